@@ -1,0 +1,90 @@
+# virtscale: every target does its own set-up (Python >= 3.11 with venv, and make; nothing global).
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+PACKAGES := flows tasks infra tests
+STUDY_STAGES := preflight,golden-image,deploy,boot,report,clean
+LOCK := uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements.lock
+# make test JOBS=0 runs them in one process; PYTEST_ARGS='-k deploy' chooses.
+JOBS ?= 2
+PYTEST_ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench fidelity lock \
+	testbed-up testbed-down distclean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY) ## make the virtual environment (.venv) from requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "virtscale needs Python 3.11 or newer: no '$(PYTHON)' found (make PYTHON=... names another)" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "virtscale needs Python 3.11 or newer: '$(PYTHON)' is $$($(PYTHON) -V 2>&1) (make PYTHON=... names another)" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "virtscale needs Python's venv and ensurepip: '$(PYTHON)' lacks them (Debian: apt install python3-venv)" >&2; exit 2; }
+	@echo "set-up: $(VENV) from requirements.lock (once, about a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY) ## the study's deploys and boot storms on the virtual cluster, with a report
+	@$(BIN)/virtscale run --profile study --stages $(STUDY_STAGES)
+
+test: $(READY) ## all tests that need nothing but this checkout
+	@$(BIN)/python -m pytest -q --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+check: lint types contracts reference test ## lint, types, import contracts, generated reference, tests
+
+lint: $(READY) ## ruff
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+
+types: $(READY) ## mypy --strict
+	@$(BIN)/mypy --no-error-summary
+
+contracts: $(READY) ## which folder may import which
+	@$(BIN)/lint-imports --no-timing
+
+reference: $(READY) ## docs/reference is what the code says
+	@[ ! -f flows/reference.py ] || $(BIN)/python -m flows.reference --check
+
+docs: $(READY) ## write docs/reference from the code
+	@[ ! -f flows/reference.py ] || $(BIN)/python -m flows.reference
+
+fmt: $(READY) ## format, and fix what ruff can fix
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format --quiet .
+
+bench: $(READY) ## measure virtscale itself
+	@$(BIN)/python -m tests.benchmarks.bench
+
+fidelity: $(READY) ## published figures against measured ones, full sizes (writes docs/fidelity.md)
+	@$(BIN)/python -m tests.benchmarks.fidelity
+
+testbed-up: $(READY) ## build (cached) and start a real API server on this machine
+	@$(BIN)/python -m infra.testbed up
+
+testbed-down: $(READY) ## stop that API server and forget its data
+	@$(BIN)/python -m infra.testbed down
+
+demo-api: $(READY) ## profile smoke against that API server
+	@$(BIN)/python -m infra.testbed demo
+
+test-api: $(READY) ## the tests that need that API server
+	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
+
+lock: $(READY) ## resolve pyproject.toml again into requirements.lock
+	@$(BIN)/$(LOCK) --upgrade
+
+distclean: ## remove the virtual environment and every cache
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The world outside: clusters, guests, results, clocks, manifests."""

@@ -1,0 +1,1 @@
+"""How each stage is done, and the pure parts: profile, records, analysis, charts, report."""

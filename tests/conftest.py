@@ -1,0 +1,18 @@
+"""What every test starts from: an environment in which nothing of this machine shows."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+LEAKING = ("PREFECT_", "AWS_", "KUBE", "VIRTSCALE_", "PYTEST_PLUGINS")
+MEANT_FOR_TESTS = ("VIRTSCALE_TEST_", "VIRTSCALE_CRD_SCHEMAS")
+
+
+@pytest.fixture(autouse=True)
+def clean_environ(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Take out of the environment what would point a test at a real server, cluster or account."""
+    for name in list(os.environ):
+        if name.startswith(LEAKING) and not name.startswith(MEANT_FOR_TESTS):
+            monkeypatch.delenv(name)
+    yield

@@ -1,0 +1,1 @@
+"""Tests with real sockets and servers on this machine."""

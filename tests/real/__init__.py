@@ -1,0 +1,1 @@
+"""Tests against an API server, an object store, guests or a browser."""
