@@ -1,7 +1,6 @@
 """What every test starts from: an environment in which nothing of this machine shows."""
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,9 +9,8 @@ MEANT_FOR_TESTS = ("VIRTSCALE_TEST_", "VIRTSCALE_CRD_SCHEMAS")
 
 
 @pytest.fixture(autouse=True)
-def clean_environ(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def clean_environ(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take out of the environment what would point a test at a real server, cluster or account."""
     for name in list(os.environ):
         if name.startswith(LEAKING) and not name.startswith(MEANT_FOR_TESTS):
             monkeypatch.delenv(name)
-    yield
