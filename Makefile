@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+TESTBED := virtscale-testbed
 STUDY_STAGES := preflight,golden-image,deploy,boot,report,clean
 LOCK := pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements.lock
@@ -79,10 +80,13 @@ testbed-up: $(READY) ## build (cached) and start a real API server on this machi
 	@$(BIN)/python -m infra.testbed up
 
 testbed-down: $(READY) ## stop that API server and forget its data
-	@$(BIN)/python -m infra.testbed down
+	@$(BIN)/python -m infra.testbed down --wipe
 
-demo-api: $(READY) ## profile smoke against that API server
-	@$(BIN)/python -m infra.testbed demo
+demo-api: testbed-up ## profile smoke against that API server, the virtual controllers acting through it
+	@export KUBECONFIG=$(CURDIR)/.testbed/kubeconfig; \
+	$(BIN)/virtscale cluster control $(TESTBED) > .testbed/controllers.log 2>&1 & controllers=$$!; \
+	trap "kill $$controllers 2>/dev/null || true" EXIT; \
+	$(BIN)/virtscale run --profile smoke --cluster $(TESTBED)
 
 test-api: $(READY) ## the tests that need that API server
 	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ LINES_OF_A_MODULE = 400
 LINES_OF_A_FUNCTION = 60
 PARAMETERS = 5
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
+PURE = ("tasks.profile", "tasks.records", "tasks.analysis", "tasks.charts", "tasks.report")
 BROAD = {"Exception", "BaseException"}
 MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users)/\w")
 BINARY = {".parquet", ".png", ".woff2", ".gz"}
@@ -54,6 +56,8 @@ def is_broad(handler: ast.ExceptHandler) -> bool:
 @cache
 def tracked_text() -> dict[str, str]:
     """Every text file that git tracks, by its path from the root."""
+    if not shutil.which("git"):
+        pytest.skip("no git, so no list of tracked files")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout, so no list of tracked files")
@@ -107,6 +111,13 @@ def reads_the_environment(node: ast.AST) -> bool:
 def test_only_settings_reads_the_environment() -> None:
     readers = {path for path, tree in modules().items() if any(map(reads_the_environment, ast.walk(tree)))}
     assert readers - {"infra/settings.py"} == set()
+
+
+def test_the_contract_of_the_pure_modules_names_each_of_them() -> None:
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (contract,) = [each for each in linter["contracts"] if each["id"] == "pure"]
+    there = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in modules()}
+    assert set(contract["source_modules"]) == there.intersection(PURE)
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
