@@ -1,0 +1,1 @@
+"""Analysis: hand-computed sets and properties."""
