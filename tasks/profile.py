@@ -1,0 +1,162 @@
+"""PURE. What to run: a profile is one TOML file, checked whole before anything is touched.
+
+Precedence: a model's default < the profile's file < `--set a.b=value`. Units are in the names;
+`None` (leave the key out) means unlimited where a field says so.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from infra.errors import ProfileError
+from tasks.profile_source import Override, explain, merge, read_source, unknown_choice
+
+Positive = Annotated[float, Field(gt=0)]
+Sizes = tuple[Annotated[int, Field(gt=0)], ...]
+StageName = Literal[
+    "preflight", "tuning", "golden-image", "deploy", "boot", "io", "latency", "report", "clean"
+]
+STAGES: tuple[StageName, ...] = ("preflight", "golden-image", "deploy", "boot", "report", "clean")
+"""Every stage that this version runs, in the order of a study."""
+
+STUDY_SIZES: Sizes = (100, 200, 400, 800, 1600, 3200, 6000)
+
+
+class Section(BaseModel):
+    """A part of the profile: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class VirtualMachineShape(Section):
+    """The VirtualMachine that every batch is made of."""
+
+    cores: int = Field(1, ge=1, le=64, description="vCPUs of a VM")
+    memory_gib: Positive = Field(2.0, description="guest memory of a VM, GiB")
+    disk_gib: int = Field(21, ge=1, description="size of the root disk, GiB; at least the golden image's")
+    storage_class: str = Field(
+        "ocs-external-storagecluster-ceph-rbd", description="StorageClass of the root disks"
+    )
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field(
+        "ReadWriteMany", description="of the root disks"
+    )
+    volume_mode: Literal["Block", "Filesystem"] = Field("Block", description="of the root disks")
+
+
+class GoldenImage(Section):
+    """The disk that all VirtualMachines are cloned from."""
+
+    url: str = Field("docker://quay.example/rhel9:9.2", description="docker:// or https:// address to import")
+    sources: int = Field(1, ge=1, le=64, description="snapshots made of it; VM i clones number i mod sources")
+    size_gib: int = Field(21, ge=1, description="size of the imported disk, GiB")
+    snapshot_class: str = Field(
+        "ocs-external-storagecluster-rbdplugin-snapclass", description="VolumeSnapshotClass of the sources"
+    )
+    limit_s: Positive = Field(3600, description="longest wait for import, snapshots and canary, seconds")
+
+
+class Batches(Section):
+    """Sizes and pace of a measured stage."""
+
+    batches: Sizes = Field(STUDY_SIZES, description="VMs per batch, each larger than the one before")
+    repeats: int = Field(1, ge=1, le=100, description="how often every batch is measured")
+    order: Literal["up", "down"] = Field("up", description="smallest or largest batch first")
+    rate_per_s: Positive | None = Field(None, description="requests per second; left out: all at once")
+    limit_s: Positive = Field(7200, description="a VM not done after this many seconds is a timeout")
+
+    @model_validator(mode="after")
+    def _growing(self) -> Self:
+        if not self.batches or any(a >= b for a, b in zip(self.batches, self.batches[1:], strict=False)):
+            raise ValueError("batches must be one or more positive sizes, each larger than the one before")
+        return self
+
+
+class Boot(Batches):
+    """Boot storms."""
+
+    prime: bool = Field(False, description="boot every VM once before the first measured storm")
+
+
+class Quiesce(Section):
+    """The gate between batches."""
+
+    limit_s: Positive = Field(
+        1800, description="longest wait for a cluster as quiet as at the start, seconds"
+    )
+    probe_ratio: Positive = Field(2.0, description="API answers may be so many times slower than at first")
+
+
+class Limits(Section):
+    """Thresholds of the verdicts."""
+
+    vm_not_ok_degraded: int = Field(0, ge=0, description="more VMs than this not ok: the batch is degraded")
+    vm_not_ok_invalid_share: float = Field(
+        0.0, ge=0, le=1, description="larger share not ok: the batch is invalid"
+    )
+    rate_missed_share: Positive = Field(0.1, description="achieved rate may fall so far below a stated one")
+    throttled_share: Positive = Field(0.05, description="share of 429 answers that is still no reason")
+    watch_gap_s: Positive = Field(1.0, description="a longer gap of a watch is a reason, seconds")
+    clean_s: Positive = Field(3600, description="longest wait for all of the run to be gone, seconds")
+
+
+class Profile(Section):
+    """A whole run: what is made, how many, how fast, and what still counts as valid."""
+
+    name: str = Field(
+        "custom", pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", description="the profile's own name"
+    )
+    description: str = Field("", description="one line for people")
+    stages: tuple[StageName, ...] = Field(STAGES, description="stages to run, in the order of a study")
+    namespace: str = Field("virtscale", description="namespace of the VMs; made by the run if absent")
+    golden_namespace: str = Field("virtscale-golden", description="namespace of the golden image")
+    background_pods: int = Field(0, ge=0, description="other pods on the virtual cluster's workers")
+    vm: VirtualMachineShape = VirtualMachineShape()
+    golden_image: GoldenImage = GoldenImage()
+    deploy: Batches = Batches()
+    boot: Boot = Boot()
+    delete_limit_s: Positive = Field(7200, description="longest wait for a batch to be deleted, seconds")
+    stop_limit_s: Positive = Field(3600, description="longest wait for a batch to be halted, seconds")
+    quiesce: Quiesce = Quiesce()
+    limits: Limits = Limits()
+
+
+def load_profile(name_or_path: str, sets: Sequence[str] = ()) -> Profile:
+    """The profile of a built-in name or of a TOML file, with `sets` (`a.b=value`) on top.
+
+    Raises:
+        ProfileError: one line: where, which key, what is wrong with it, what to do.
+    """
+    where, data = read_source(name_or_path)
+    overrides = [Override.parse(text, Profile) for text in sets]
+    data = merge(data, overrides)
+    try:
+        profile = Profile.model_validate_json(json.dumps(data, default=str), strict=True)
+    except ValidationError as error:
+        raise ProfileError(explain(where, error, Profile, overrides)) from None
+    return with_stages(profile, profile.stages, f"{where}: stages")
+
+
+def with_stages(profile: Profile, stages: Sequence[str], where: str = "--stages") -> Profile:
+    """The same profile with other stages, each once and in the order of a study.
+
+    Raises:
+        ProfileError: no stage at all, or one that this version does not run.
+    """
+    for stage in stages:
+        if stage not in STAGES:
+            raise ProfileError(f"{where}: {unknown_choice(stage, STAGES, 'stage')}")
+    if not stages:
+        raise ProfileError(f"{where}: no stage is named; there are {', '.join(STAGES)}")
+    return profile.model_copy(update={"stages": tuple(stage for stage in STAGES if stage in stages)})
+
+
+def profile_hash(profile: Profile) -> str:
+    """SHA-256 of what the profile measures; which of its stages run now is left out.
+
+    Two runs with equal hashes did the same; a run id is bound to one hash.
+    """
+    content = profile.model_dump(mode="json", exclude={"stages"})
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
