@@ -88,7 +88,8 @@ demo-api: testbed-up ## profile smoke against that API server, the virtual contr
 	trap "kill $$controllers 2>/dev/null || true" EXIT; \
 	$(BIN)/virtscale run --profile smoke --cluster $(TESTBED)
 
-test-api: $(READY) ## the tests that need that API server
+test-api: $(READY) ## the tests that need that API server (they start one of their own)
+	@$(BIN)/python -m infra.testbed build
 	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
 
 lock: $(READY) ## resolve pyproject.toml again into requirements.lock

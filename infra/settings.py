@@ -37,3 +37,8 @@ def api_connections() -> int:
     if not value.isdigit() or int(value) < 1:
         raise ProfileError(f"VIRTSCALE_API_CONNECTIONS={value!r}: give a whole number of 1 or more")
     return int(value)
+
+
+def kubeconfig() -> str:
+    """Where contexts are looked up: `KUBECONFIG`, one path or several as for kubectl, else kubectl's own."""
+    return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")

@@ -92,7 +92,16 @@ def wait_for_condition(state: State, manifest: Manifest, condition: str) -> None
         found = (answer.get("status") or {}).get("conditions") or []
         return any(item["type"] == condition and item["status"] == "True" for item in found)
 
-    _wait(holds, f"{_title(manifest)} did not become {condition}")
+    wait_until(holds, f"{_title(manifest)} did not become {condition}")
+
+
+def wait_until(holds: Callable[[], bool], problem: str) -> None:
+    """Return once `holds` does; ClusterError with `problem` after 60 s."""
+    deadline = time.monotonic() + READY_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{problem} within {READY_S:.0f} s; see the logs in the state folder")
+        time.sleep(POLL_S)
 
 
 def _apply_one(state: State, manifest: Manifest, subresource: str = "") -> None:
@@ -108,19 +117,11 @@ def _wait_until_served(state: State, crds: Sequence[Manifest]) -> None:
         spec = crd["spec"]
         version = next(item["name"] for item in spec["versions"] if item["storage"])
         path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1"
-        _wait(partial(_answers, state, path), f"{_title(crd)} is not served")
+        wait_until(partial(_answers, state, path), f"{_title(crd)} is not served")
 
 
 def _answers(state: State, path: str) -> bool:
     return request(state, "GET", path)[0] == 200
-
-
-def _wait(holds: Callable[[], bool], problem: str) -> None:
-    deadline = time.monotonic() + READY_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise ClusterError(f"{problem} within {READY_S:.0f} s; see the logs in the state folder")
-        time.sleep(POLL_S)
 
 
 def _title(manifest: Manifest) -> str:
