@@ -42,3 +42,17 @@ def api_connections() -> int:
 def kubeconfig() -> str:
     """Where contexts are looked up: `KUBECONFIG`, one path or several as for kubectl, else kubectl's own."""
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+
+
+def state_dir() -> Path:
+    """The folder for what outlives a command: `VIRTSCALE_STATE`, else the XDG state folder's."""
+    if explicit := os.environ.get("VIRTSCALE_STATE"):
+        return Path(explicit).expanduser()
+    if xdg := os.environ.get("XDG_STATE_HOME"):
+        return Path(xdg) / "virtscale"
+    return Path.home() / ".local" / "state" / "virtscale"
+
+
+def prefect_api_url() -> str:
+    """The Prefect API that the user runs: `PREFECT_API_URL`; empty when virtscale should bring its own."""
+    return os.environ.get("PREFECT_API_URL", "").strip()

@@ -1,0 +1,46 @@
+"""PURE. The procedure of a run: its steps in order, one for each thing that is committed or done as a whole."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tasks.profile import Batches, Profile, StageName
+
+NAMES = {"golden-image": "golden image"}
+"""How people call a stage where its own name reads badly."""
+
+
+class Step(NamedTuple):
+    """One task of the run: a stage, or one batch of it. `cell` is the batch's size, "0" for a whole stage."""
+
+    stage: StageName
+    cell: str = "0"
+    repeat: int = 1
+    label: str = ""
+
+    @property
+    def vms(self) -> int:
+        """VirtualMachines that the step measures."""
+        return int(self.cell)
+
+
+def steps_of(profile: Profile) -> list[Step]:
+    """The steps of a profile: preflight, golden image, deploy 100, deploy 200 ... report, clean."""
+    return [step for stage in profile.stages for step in _steps(profile, stage)]
+
+
+def _steps(profile: Profile, stage: StageName) -> Iterator[Step]:
+    if stage == "deploy":
+        yield from _batches(stage, profile.deploy)
+    elif stage == "boot":
+        yield from _batches(stage, profile.boot)
+    else:
+        yield Step(stage, label=NAMES.get(stage, stage))
+
+
+def _batches(stage: StageName, section: Batches) -> Iterator[Step]:
+    """Every size, then every size again: a drift of the cluster shows between repeats, not between sizes."""
+    sizes = section.batches if section.order == "up" else section.batches[::-1]
+    for repeat in range(1, section.repeats + 1):
+        for size in sizes:
+            again = f" ({repeat} of {section.repeats})" if section.repeats > 1 else ""
+            yield Step(stage, str(size), repeat, f"{stage} {size}{again}")
