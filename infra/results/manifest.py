@@ -1,0 +1,131 @@
+"""What a store knows of a run as a whole: its manifest, its profile, its secret nonce."""
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from infra.errors import ProfileError, StoreError
+from infra.results.port import ObjectStore
+
+RUN_ID = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,38}[a-z0-9])?")
+_FOLDER = "_manifests/"
+_ABSENT = object()
+
+
+def check_run_id(run_id: str) -> str:
+    """The run id itself.
+
+    Raises:
+        ProfileError: it is none.
+    """
+    if RUN_ID.fullmatch(run_id):
+        return run_id
+    raise ProfileError(
+        f"run id {run_id!r}: give --run-id 1 to 40 lower-case letters, digits and dashes, no dash at an end"
+    )
+
+
+def write_manifest(store: ObjectStore, run_id: str, manifest: Mapping[str, Any]) -> None:
+    """Store the run's manifest whole, replacing an older one; `run_id` is added to it."""
+    body = {**manifest, "run_id": check_run_id(run_id)}
+    store.put(_key(run_id), orjson.dumps(body, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
+
+
+def read_manifest(store: ObjectStore, run_id: str) -> dict[str, Any] | None:
+    """The run's manifest; None when the store has no such run.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    body = store.get(_key(check_run_id(run_id)))
+    if body is None:
+        return None
+    manifest = _parsed(body)
+    if manifest is None or manifest.get("run_id") != run_id:
+        raise StoreError(
+            f"store {store.address(_key(run_id))}: this manifest is damaged; put back a copy of it"
+        )
+    return manifest
+
+
+def read_manifests(store: ObjectStore) -> dict[str, dict[str, Any]]:
+    """All runs of the store: run id to manifest, by run id; files that are no manifests are passed over."""
+    found: dict[str, dict[str, Any]] = {}
+    for key in store.keys(_FOLDER):
+        body = store.get(key) if key.endswith(".json") else None
+        manifest = None if body is None else _parsed(body)
+        run_id = key.removeprefix(_FOLDER).removesuffix(".json")
+        if manifest is not None and manifest.get("run_id") == run_id:
+            found[run_id] = manifest
+    return found
+
+
+def check_same_profile(run_id: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Nothing when both resolved profiles say the same.
+
+    Raises:
+        ProfileError: they differ; the first key that does is named with both values.
+    """
+    before, now = dict(_leaves(_plain(stored))), dict(_leaves(_plain(given)))
+    for key in [*before, *(key for key in now if key not in before)]:
+        old, new = before.get(key, _ABSENT), now.get(key, _ABSENT)
+        if old != new:
+            raise ProfileError(
+                f"run {run_id} was started with another profile "
+                f"({key} differs: {_shown(old)} then, {_shown(new)} now); choose another --run-id"
+            )
+
+
+def new_nonce() -> str:
+    """A secret of a run: 32 hex digits, never twice the same."""
+    return secrets.token_hex(16)
+
+
+def nonce_of(store: ObjectStore, run_id: str) -> str:
+    """The run's secret nonce, made and kept in the store at the first call.
+
+    Raises:
+        StoreError: what is kept there is damaged, or the store refuses.
+    """
+    key = f"_ledger/{check_run_id(run_id)}.json"
+    body = store.get(key)
+    if body is None:
+        store.put_new(key, orjson.dumps({"nonce": new_nonce()}))
+        body = store.get(key)
+    kept = None if body is None else _parsed(body)
+    if kept is None or not isinstance(kept.get("nonce"), str):
+        raise StoreError(f"store {store.address(key)}: the run's ledger is damaged; put back a copy of it")
+    nonce: str = kept["nonce"]
+    return nonce
+
+
+def _key(run_id: str) -> str:
+    return f"{_FOLDER}{run_id}.json"
+
+
+def _parsed(body: bytes) -> dict[str, Any] | None:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _plain(document: Mapping[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(dict(document)))
+    return plain
+
+
+def _leaves(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in document.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is _ABSENT else orjson.dumps(value).decode()

@@ -1,0 +1,84 @@
+"""Reading results: only what a commit names, checked against it, typed by the schema of today."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.errors import StoreError
+from infra.results.commits import read_commits
+from infra.results.port import Cell, Commit, ObjectStore
+
+Which = Literal["last_complete", "all"]
+
+
+def scan(
+    store: ObjectStore, run_id: str, table: str, schema: pa.Schema, which: Which = "last_complete"
+) -> pl.DataFrame:
+    """A table of a run in the order of commit, with `run_id` as its first column.
+
+    `which` is the last complete attempt of every cell, or all attempts, those that were interrupted
+    included. Without any row it is an empty frame of the same columns and types.
+
+    Raises:
+        StoreError: a part is gone or damaged, or was written by a newer version.
+    """
+    commits = read_commits(store, run_id)
+    chosen = last_complete(commits) if which == "last_complete" else commits
+    parts = [part for commit in chosen for part in commit.parts.get(table, [])]
+    tables = [_conformed(store, part, schema) for part in parts]
+    whole = pa.concat_tables([schema.empty_table(), *tables])
+    frame = pl.DataFrame(whole)
+    return frame.select(pl.lit(run_id, pl.String).alias("run_id"), *frame.columns)
+
+
+def last_complete(commits: Iterable[Commit]) -> list[Commit]:
+    """The last complete attempt of every cell, in the order of commit."""
+    best: dict[Cell, Commit] = {}
+    for commit in commits:
+        if commit.complete and (commit.cell not in best or best[commit.cell].attempt < commit.attempt):
+            best[commit.cell] = commit
+    return sorted(best.values(), key=lambda each: each.sequence)
+
+
+def read_part(store: ObjectStore, part: tuple[str, int, str]) -> pa.Table:
+    """One part, checked against the SHA-256 in its commit.
+
+    Raises:
+        StoreError: it is gone or damaged.
+    """
+    key, _, sha256 = part
+    body = store.get(key)
+    if body is None:
+        raise StoreError(
+            f"store {store.address(key)}: this part is gone; put back a copy of it, or redo its batch"
+        )
+    if hashlib.sha256(body).hexdigest() != sha256:
+        raise StoreError(
+            f"store {store.address(key)}: this part is damaged (its SHA-256 is not that of its commit); "
+            "put back a copy of it, or redo its batch"
+        )
+    return pq.read_table(pa.BufferReader(body))
+
+
+def _conformed(store: ObjectStore, part: tuple[str, int, str], schema: pa.Schema) -> pa.Table:
+    """The part with the columns of `schema`: those that its version lacked are null."""
+    table = read_part(store, part)
+    if _version(table.schema) > _version(schema):
+        raise StoreError(
+            f"store {store.address(part[0])}: a newer virtscale wrote this part "
+            f"(schema {_version(table.schema)}, this one knows {_version(schema)}); use that version"
+        )
+    known = set(table.column_names)
+    columns = [
+        table[field.name].cast(field.type) if field.name in known else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _version(schema: pa.Schema) -> int:
+    return int((schema.metadata or {}).get(b"schema_version", b"1"))

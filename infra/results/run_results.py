@@ -1,0 +1,267 @@
+"""Results of one run: attempts that are spooled, then stored as parts, then committed by one put."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from infra.errors import StoreError
+from infra.results.commits import (
+    attempt_name,
+    cell_prefix,
+    commit_key,
+    decode,
+    encode,
+    part_prefix,
+    read_commits,
+    state_key,
+)
+from infra.results.ledger import read_ledger
+from infra.results.manifest import check_run_id
+from infra.results.parts import Table, checked_rows, cut, parquet_of, table_of
+from infra.results.port import Cell, Commit, ObjectName, ObjectStore, Row
+from infra.results.spool import Spool, create_spool, read_spool, reopen_spool
+
+STATES_KEPT = 2
+
+
+def open_results(
+    store: ObjectStore, run_id: str, world: str, schemas: Mapping[str, pa.Schema], spool_dir: Path
+) -> "RunResults":
+    """Open the results of a run; nothing is written before an attempt begins.
+
+    `schemas` are the tables that rows may be added to; `spool_dir` is local to this machine
+    (`infra.results.open.spool_folder`).
+
+    Raises:
+        ProfileError: `run_id` is no run id.
+    """
+    tables = {name: table_of(name, schema) for name, schema in schemas.items()}
+    return RunResults(check_run_id(run_id), store, world, tables, spool_dir)
+
+
+@dataclass(eq=False)
+class RunResults:
+    """An `infra.results.port.Results`."""
+
+    run_id: str
+    store: ObjectStore
+    world: str
+    tables: Mapping[str, Table]
+    spool_dir: Path
+    _seen: dict[str, Commit] = field(default_factory=dict)
+    _open: dict[Cell, "RunAttempt"] = field(default_factory=dict)
+
+    def begin(self, cell: Cell) -> "RunAttempt":
+        """Open the next attempt, after committing what killed attempts of the cell left.
+
+        Raises:
+            StoreError: another living process is at work on this cell.
+        """
+        _check_cell(cell)
+        if cell in self._open:
+            self._open.pop(cell).spool.close()
+        self._recover(cell)
+        number = 1 + max(self._numbers(cell), default=0)
+        attempt = RunAttempt(self, cell, number, create_spool(self.spool_path(cell, number)))
+        self._open[cell] = attempt
+        return attempt
+
+    def commits(self) -> list[Commit]:
+        """All commits of the run in the order of commit."""
+        return read_commits(self.store, self.run_id, self._seen)
+
+    def last_complete(self, cell: Cell) -> Commit | None:
+        """The complete attempt of the cell with the highest number."""
+        done = [each for each in self.commits() if each.cell == cell and each.complete]
+        return max(done, key=lambda each: each.attempt, default=None)
+
+    def last_state(self) -> bytes | None:
+        """The state stored with the newest commit that has one.
+
+        Raises:
+            StoreError: that state is gone or damaged.
+        """
+        keys = [each.state for each in self.commits() if each.state]
+        if not keys:
+            return None
+        body = self.store.get(keys[-1])
+        state = None if body is None else _decompressed(body)
+        if state is None:
+            raise StoreError(
+                f"store {self.store.address(keys[-1])}: the virtual cluster's state is gone or damaged; "
+                "choose another --run-id"
+            )
+        return state
+
+    def ledger(self) -> dict[ObjectName, set[str]]:
+        """What the run set out to create, committed or only spooled."""
+        return read_ledger(self.store, self.commits(), self.spool_dir)
+
+    def close(self) -> None:
+        """Let go of the attempts that were not committed."""
+        for attempt in self._open.values():
+            attempt.spool.close()
+        self._open.clear()
+
+    def spool_path(self, cell: Cell, attempt: int) -> Path:
+        """Where an attempt is spooled."""
+        return self.spool_dir / f"{attempt_name(cell, attempt)}.spool"
+
+    def settled(self, attempt: "RunAttempt") -> None:
+        """Forget an attempt that was committed (or lost) and drop the states that nobody needs any more."""
+        if self._open.get(attempt.cell) is attempt:
+            del self._open[attempt.cell]
+        for key in [each.state for each in self.commits() if each.state][:-STATES_KEPT]:
+            self.store.delete(key)
+
+    def _recover(self, cell: Cell) -> None:
+        committed = {each.attempt for each in self.commits() if each.cell == cell}
+        for number in self._spooled(cell, ".spool"):
+            spool = reopen_spool(self.spool_path(cell, number))
+            if spool is None:
+                continue
+            if number in committed or not any(rows for _, rows in read_spool(spool.path)):
+                spool.remove()
+            else:
+                RunAttempt(self, cell, number, spool).commit({"interrupted": True}, complete=False)
+
+    def _numbers(self, cell: Cell) -> Iterator[int]:
+        """Every attempt number that somebody has used: a part without commit is one of a writer elsewhere."""
+        yield from (each.attempt for each in self.commits() if each.cell == cell)
+        yield from self._spooled(cell, ".spool")
+        yield from self._spooled(cell, ".lost")
+        for table in self.tables:
+            prefix = part_prefix(table, self.run_id, cell_prefix(cell))
+            rest = (key.removeprefix(prefix).partition("-") for key in self.store.keys(prefix))
+            yield from (int(number) for number, _, part in rest if number.isdecimal() and _is_part(part))
+
+    def _spooled(self, cell: Cell, suffix: str) -> list[int]:
+        prefix = cell_prefix(cell)
+        names = (path.name.removesuffix(suffix) for path in self.spool_dir.glob(f"{prefix}*{suffix}"))
+        numbers = (name.removeprefix(prefix) for name in names)
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+@dataclass(eq=False)
+class RunAttempt:
+    """An `infra.results.port.Attempt`."""
+
+    results: RunResults
+    cell: Cell
+    number: int
+    spool: Spool
+
+    def add(self, table: str, rows: Iterable[Row]) -> None:
+        """Check and spool rows; they survive this process when this returns.
+
+        Raises:
+            ValueError: a mistake in the program: no such table, or a row that does not fit it.
+            StoreError: the spool cannot be written.
+        """
+        if table not in self.results.tables:
+            raise ValueError(f"table {table}: there is no such table")
+        known = {"world": self.results.world, "repeat": self.cell.repeat, "attempt": self.number}
+        checked = checked_rows(self.results.tables[table], rows, known)
+        if checked:
+            self.spool.append(table, checked)
+
+    def flush(self) -> None:
+        """Return when all rows are on the disk itself."""
+        self.spool.flush()
+
+    def commit(self, summary: Mapping[str, Any], *, complete: bool = True, state: bytes = b"") -> Commit:
+        """Store parts, then the state, then the commit by one conditional put; removes the spool.
+
+        Raises:
+            StoreError: another writer was first; the spool is set aside for the ledger.
+        """
+        self.spool.flush()
+        results = self.results
+        parts = self._put_parts()
+        key = self._put_state(state) if state else ""
+        body = encode(Commit(self.cell, self.number, complete, parts, summary, key, len(results.commits())))
+        if not results.store.put_new(commit_key(results.run_id, self.cell, self.number), body):
+            raise self._lost()
+        self.spool.remove()
+        results.settled(self)
+        return decode(body)
+
+    def _put_parts(self) -> dict[str, list[tuple[str, int, str]]]:
+        waiting: dict[str, list[dict[str, Any]]] = {}
+        parts: dict[str, list[tuple[str, int, str]]] = {}
+        for table, rows in read_spool(self.spool.path):
+            waiting.setdefault(table, []).extend(rows)
+            self._put_full(table, waiting[table], parts, last=False)
+        for table in sorted(waiting):
+            self._put_full(table, waiting[table], parts, last=True)
+        return parts
+
+    def _put_full(
+        self,
+        table: str,
+        waiting: list[dict[str, Any]],
+        parts: dict[str, list[tuple[str, int, str]]],
+        *,
+        last: bool,
+    ) -> None:
+        for rows in cut(waiting, last=last):
+            stored = parts.setdefault(table, [])
+            name = f"{attempt_name(self.cell, self.number)}-{len(stored)}.parquet"
+            key = part_prefix(table, self.results.run_id, name)
+            body = parquet_of(self._schema(table), rows)
+            self._put_once(key, body)
+            stored.append((key, len(rows), hashlib.sha256(body).hexdigest()))
+
+    def _schema(self, table: str) -> pa.Schema:
+        return self.results.tables[table].schema
+
+    def _put_state(self, state: bytes) -> str:
+        key = state_key(self.results.run_id, self.cell, self.number)
+        self._put_once(key, _compressed(state))
+        return key
+
+    def _put_once(self, key: str, body: bytes) -> None:
+        # Never replaced: a writer that loses the commit must not have changed the winner's bytes.
+        store = self.results.store
+        if not store.put_new(key, body) and store.get(key) != body:
+            raise self._lost()
+
+    def _lost(self) -> StoreError:
+        self.spool.set_aside()
+        self.results.settled(self)
+        what = f"{self.cell.stage} {self.cell.cell} attempt {self.number} of run {self.results.run_id}"
+        return StoreError(
+            f"store {self.results.store.address('')}: another process committed {what} first; "
+            "wait until it has ended and start this one again, or choose another --run-id"
+        )
+
+
+def _check_cell(cell: Cell) -> None:
+    words = f"{cell.stage}{cell.cell}".replace("-", "").replace("_", "")
+    if cell.repeat < 1 or not cell.stage or not cell.cell or not words.isalnum():
+        raise ValueError(f"{cell}: stage and cell are made of letters, digits, - and _; repeat is 1 or more")
+
+
+def _is_part(rest: str) -> bool:
+    return rest.removesuffix(".parquet").isdecimal()
+
+
+def _compressed(body: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(body)
+    compressed: bytes = sink.getvalue().to_pybytes()
+    return compressed
+
+
+def _decompressed(body: bytes) -> bytes | None:
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+            whole: bytes = stream.read()
+    except OSError:
+        return None
+    return whole

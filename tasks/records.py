@@ -1,0 +1,179 @@
+"""PURE. One schema per stored table: column, unit (in the name), type, whether it may be null.
+
+Columns named `X_s` of VM tables count from the batch's release on the observer's clock;
+`X_error_s` is the width of the interval in which the step was observed; null means that the
+step was not observed. `*_at` is UTC wall time, beside durations and never subtracted.
+`run_id` is in the path of every part (`run_id=<id>`), not in its columns.
+"""
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+"""Raised when a column changes meaning; new nullable columns do not raise it."""
+
+STATES = ("ok", "timeout", "failed", "lost")
+VERDICTS = ("valid", "degraded", "invalid")
+QUANTILES = (50.0, 90.0, 95.0, 99.0, 100.0)
+
+_S = pa.string()
+_I = pa.int64()
+_F = pa.float64()
+_T = pa.timestamp("us", tz="UTC")
+_B = pa.bool_()
+_L = pa.list_(pa.string())
+
+DEPLOY_STEPS = ("acknowledged", "pvc_bound", "datavolume_succeeded", "deployed")
+DELETE_STEPS = ("gone", "volume_gone")
+BOOT_STEPS = (
+    "acknowledged",
+    "vmi_created",
+    "pod_scheduled",
+    "vmi_scheduled",
+    "running",
+    "ip_known",
+    "tcp_open",
+    "ssh_banner",
+    "ssh_ready",
+)
+STOP_STEPS = ("halted",)
+STEPS = {"deploy": DEPLOY_STEPS, "delete": DELETE_STEPS, "boot": BOOT_STEPS, "stop": STOP_STEPS}
+"""Observed steps per stage, in their usual order."""
+
+VM_TABLES = {"deploy": "vm_deploys", "delete": "vm_deletes", "boot": "vm_boots", "stop": "vm_stops"}
+"""The table that holds a stage's records, one row per VirtualMachine."""
+
+_BATCH_KEYS = [("batch", _I), ("repeat", _I), ("attempt", _I)]
+
+
+def _schema(*columns: tuple[str, pa.DataType], keys: tuple[str, ...]) -> pa.Schema:
+    required = {"world", *keys}
+    fields = [("world", _S), *columns]
+    columns_of_parquet = [pa.field(name, kind, nullable=name not in required) for name, kind in fields]
+    return pa.schema(columns_of_parquet, metadata={"schema_version": str(SCHEMA_VERSION)})
+
+
+def _vm_table(stage: str, *more: tuple[str, pa.DataType]) -> pa.Schema:
+    steps = [(f"{step}{suffix}", _F) for step in STEPS[stage] for suffix in ("_s", "_error_s")]
+    columns = [*_BATCH_KEYS, ("vm", _S), *more, ("state", _S), ("reason", _S), ("attempts", _I)]
+    return _schema(*columns, ("requested_s", _F), *steps, keys=("batch", "repeat", "attempt", "vm", "state"))
+
+
+TABLES: dict[str, pa.Schema] = {
+    "runs": _schema(
+        ("started_at", _T),
+        ("finished_at", _T),
+        ("cluster", _S),
+        ("verdict", _S),
+        ("reasons", _L),
+        ("profile", _S),
+        ("versions", _S),
+        keys=("cluster", "verdict"),
+    ),
+    "checks": _schema(
+        ("name", _S),
+        ("status", _S),
+        ("found", _S),
+        ("needed", _S),
+        ("hint", _S),
+        keys=("name", "status"),
+    ),
+    "golden_images": _schema(
+        ("name", _S),
+        ("kind", _S),
+        ("import_s", _F),
+        ("snapshot_s", _F),
+        ("ready_s", _F),
+        ("size_gib", _F),
+        ("clone_type", _S),
+        keys=("name", "kind"),
+    ),
+    "batches": _schema(
+        ("stage", _S),
+        *_BATCH_KEYS,
+        ("released_at", _T),
+        ("n", _I),
+        ("n_ok", _I),
+        ("n_timeout", _I),
+        ("n_failed", _I),
+        ("n_lost", _I),
+        ("asked_rate_per_s", _F),
+        ("achieved_rate_per_s", _F),
+        ("limit_s", _F),
+        ("end_to_end_s", _F),
+        ("end_to_end_error_s", _F),
+        ("study_end_to_end_s", _F),
+        ("quiesce_s", _F),
+        ("leftovers", _I),
+        ("verdict", _S),
+        ("reasons", _L),
+        keys=(
+            "stage",
+            "batch",
+            "repeat",
+            "attempt",
+            "n",
+            "n_ok",
+            "n_timeout",
+            "n_failed",
+            "n_lost",
+            "verdict",
+        ),
+    ),
+    "percentiles": _schema(
+        ("stage", _S),
+        *_BATCH_KEYS,
+        ("step", _S),
+        ("basis", _S),
+        ("q", _F),
+        ("value_s", _F),
+        ("n", _I),
+        ("n_ok", _I),
+        ("n_censored", _I),
+        ("limit_s", _F),
+        ("method", _S),
+        keys=(
+            "stage",
+            "batch",
+            "repeat",
+            "attempt",
+            "step",
+            "basis",
+            "q",
+            "n",
+            "n_ok",
+            "n_censored",
+            "method",
+        ),
+    ),
+    "vm_deploys": _vm_table("deploy", ("source", _S)),
+    "vm_boots": _vm_table("boot", ("node", _S), ("boot_ordinal", _I)),
+    "vm_deletes": _vm_table("delete"),
+    "vm_stops": _vm_table("stop"),
+    "placements": _schema(
+        *_BATCH_KEYS,
+        ("node", _S),
+        ("vms", _I),
+        ("free_share", _F),
+        keys=("batch", "repeat", "attempt", "node", "vms"),
+    ),
+    "observer": _schema(
+        ("stage", _S),
+        *_BATCH_KEYS,
+        ("second", _I),
+        ("watch_lag_ms", _F),
+        ("loop_lag_ms", _F),
+        ("throttled_s", _F),
+        ("http_429", _I),
+        ("relists", _I),
+        keys=("stage", "batch", "repeat", "attempt", "second"),
+    ),
+    "objects": _schema(
+        ("kind", _S),
+        ("namespace", _S),
+        ("name", _S),
+        ("uid", _S),
+        ("intended_at", _T),
+        keys=("kind", "name"),
+    ),
+}
+"""Table name to schema; also the contract of `docs/reference/tables.md`."""
