@@ -23,7 +23,7 @@ export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench fidelity lock \
-	testbed-up testbed-down distclean
+	testbed-build testbed-up testbed-down distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ bench: $(READY) ## measure virtscale itself
 fidelity: $(READY) ## published figures against measured ones, full sizes (writes docs/fidelity.md)
 	@$(BIN)/python -m tests.benchmarks.fidelity
 
+testbed-build: $(READY) ## build the servers of the testbed (once: minutes, then cached)
+	@$(BIN)/python -m infra.testbed build
+
 testbed-up: $(READY) ## build (cached) and start a real API server on this machine
 	@$(BIN)/python -m infra.testbed up
 
@@ -88,8 +91,7 @@ demo-api: testbed-up ## profile smoke against that API server, the virtual contr
 	trap "kill $$controllers 2>/dev/null || true" EXIT; \
 	$(BIN)/virtscale run --profile smoke --cluster $(TESTBED)
 
-test-api: $(READY) ## the tests that need that API server (they start one of their own)
-	@$(BIN)/python -m infra.testbed build
+test-api: testbed-build ## the tests that need that API server (they start one of their own)
 	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
 
 lock: $(READY) ## resolve pyproject.toml again into requirements.lock
