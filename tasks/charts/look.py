@@ -1,0 +1,110 @@
+"""PURE. What all charts share: colours, axes, titles and the world's name.
+
+Colours are the colour-blind safe ones of Okabe and Ito; a colour never carries a meaning alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+
+BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#767676"
+STEP_COLOURS = (
+    "#999999", "#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#444444"
+)  # fmt: skip
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+HEIGHT_PX = 340
+
+_TICKS_S = (
+    *(m * 10.0**e for e in (-3, -2, -1, 0) for m in (1, 2, 5)),
+    *(10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0),
+    *(h * 3600.0 for h in (1, 2, 5, 10, 20, 50, 100)),
+)
+_DURATION_LABEL = (
+    "datum.value < 1 ? format(datum.value * 1000, '~r') + ' ms'"
+    " : datum.value < 60 ? format(datum.value, '~r') + ' s'"
+    " : datum.value < 3600 ? format(datum.value / 60, '~r') + ' min'"
+    " : format(datum.value / 3600, '~r') + ' h'"
+)
+
+Row = Mapping[str, Any]
+
+
+class Caption(NamedTuple):
+    """What every chart says about its origin: the world's name and the run on its cluster."""
+
+    world: str
+    source: str
+
+    def subtitle(self) -> str:
+        """`VIRTUAL · virtual:study · run 7f3a`."""
+        return f"{self.world.upper()} · {self.source}"
+
+
+def data(rows: Sequence[Row]) -> alt.InlineData:
+    """Small aggregated rows, inlined into the chart."""
+    return alt.InlineData(values=[dict(row) for row in rows])
+
+
+def titled(layers: Sequence[alt.Chart], title: str, caption: Caption, answer: str) -> alt.LayerChart:
+    """A finished chart: title, world below it, the answer as its text alternative, full width."""
+    heading = alt.TitleParams(text=title, subtitle=caption.subtitle())
+    chart = alt.LayerChart(layer=list(layers))
+    return chart.properties(title=heading, description=answer, width="container", height=HEIGHT_PX)
+
+
+def batch_axis(sizes: Sequence[int], title: str = "VMs per batch (log scale)") -> alt.X:
+    """Batch sizes on a logarithmic axis that is labelled at the sizes only."""
+    low, high = min(sizes), max(sizes)
+    scale = alt.Scale(type="log", domain=[low / 1.25, high * 1.35], nice=False)
+    axis = alt.Axis(values=list(sizes), format=",", grid=False, labelOverlap="greedy")
+    return alt.X("batch:Q", title=title, scale=scale, axis=axis)
+
+
+def seconds_axis(field: str, values: Sequence[float], title: str) -> alt.Y:
+    """A duration in seconds on a logarithmic axis, labelled in ms, s, min and h."""
+    known = [value for value in values if value > 0] or [1.0]
+    low, high = min(known) / 1.4, max(known) * 1.6
+    ticks = [tick for tick in _TICKS_S if low <= tick <= high]
+    scale = alt.Scale(type="log", domain=[low, high], nice=False, clamp=True)
+    axis = alt.Axis(values=ticks, labelExpr=_DURATION_LABEL, labelOverlap="greedy")
+    return alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis)
+
+
+def config(dark: bool = False) -> dict[str, Any]:
+    """Vega-Lite configuration of both colour schemes; the background is the page's own."""
+    text, quiet, line = ("#e8e8e8", "#b4b4b4", "#3a3f45") if dark else ("#1b1b1b", "#555555", "#dddddd")
+    axis = {
+        "labelColor": text,
+        "titleColor": text,
+        "gridColor": line,
+        "domainColor": quiet,
+        "tickColor": quiet,
+    }
+    return {
+        "background": "transparent",
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": {**axis, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
+        "title": {
+            "anchor": "start",
+            "color": text,
+            "subtitleColor": quiet,
+            "fontSize": 14,
+            "subtitleFontSize": 12,
+            "offset": 12,
+        },
+        "legend": {"labelColor": text, "titleColor": text, "labelFontSize": 12, "titleFontSize": 12},
+        "text": {"color": text, "fontSize": 11},
+        "rule": {"color": quiet},
+    }
+
+
+DARK_COLOURS = {
+    BLUE: "#56B4E9",
+    RED: "#FF8A3D",
+    GREY: "#A0A0A0",
+    GREEN: "#2FC79A",
+    "#444444": "#dddddd",
+}
+"""What replaces a colour on a dark background so that it keeps a contrast of at least 3:1."""

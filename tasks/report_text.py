@@ -1,0 +1,51 @@
+"""PURE. The run in plain text, for a terminal and for logs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.analysis.wording import duration_or_beyond, human_duration, with_error
+
+__all__ = ["batch_line", "human_duration", "verdict_line"]
+
+
+def batch_line(summary: Mapping[str, Any]) -> str:
+    """One finished batch in one line, columns aligned; failures are always named.
+
+    `summary` is a row of `tasks.analysis.summaries.summaries`.
+    """
+    limit_s = summary.get("limit_s")
+    took = with_error(summary.get("end_to_end_s"), summary.get("end_to_end_error_s"), limit_s)
+    parts = [
+        f"{summary['stage']:<7}{summary['batch']:>6,}",
+        f"{_counts(summary):<22}",
+        f"end to end {took:<22}",
+        *(f"{name} {_percentile(summary, name):<12}" for name in ("p50", "p99")),
+        _remark(summary),
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def _counts(summary: Mapping[str, Any]) -> str:
+    failed = [
+        f"{summary[f'n_{state}']:,} {state}"
+        for state in ("timeout", "failed", "lost")
+        if summary[f"n_{state}"]
+    ]
+    return "  ".join([f"ok {summary['n_ok']:,}", *failed])
+
+
+def _percentile(summary: Mapping[str, Any], name: str) -> str:
+    if summary.get("step") is None:
+        return "-"
+    return duration_or_beyond(summary.get(f"{name}_s"), summary.get("limit_s"))
+
+
+def _remark(summary: Mapping[str, Any]) -> str:
+    if summary["verdict"] == "valid":
+        return ""
+    return f"{summary['verdict']}: {'; '.join(summary.get('reasons') or ['no reason recorded'])}"
+
+
+def verdict_line(verdict: str, reasons: Sequence[str]) -> str:
+    """The run's verdict with its reasons: `verdict invalid: vm_not_ok: 20 of 3,200 timeout`."""
+    return f"verdict {verdict}: {'; '.join(reasons)}" if reasons else f"verdict {verdict}"
