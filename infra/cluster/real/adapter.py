@@ -1,7 +1,7 @@
 """The `Cluster` port over a Kubernetes API server."""
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -89,7 +89,7 @@ class KubernetesCluster:
         """`start`, `stop` of a VirtualMachine, `binding` of a Pod; Conflict, NotFound, Unavailable."""
         await self._session.call(requests.subresource(ref, verb, body))
 
-    async def watch(self, scope: Scope, resource_version: str) -> AsyncIterator[WatchBatch]:
+    async def watch(self, scope: Scope, resource_version: str) -> AsyncGenerator[WatchBatch, None]:
         """Stream changes after `resource_version` until the server ends the stream cleanly.
 
         Raises Gone when history is gone (list again), Unavailable when the connection breaks.

@@ -6,12 +6,15 @@ used, on sessions of our own: its generated calls cost four times the CPU of a p
 
 import ssl
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, list_kube_config_contexts, load_kube_config
+from kubernetes.aio.config.kube_config import KubeConfigMerger
 
 from infra.errors import Unreachable
 
@@ -38,12 +41,13 @@ async def log_in(context: str, kubeconfig: str) -> Login:
     Raises:
         Unreachable: no such file or context, or it cannot be used; the message names what there is.
     """
-    _refuse_unknown(context, kubeconfig)
+    user = _user(context, kubeconfig)
     configuration = Configuration()
     try:
         await load_kube_config(  # type: ignore[no-untyped-call]
             kubeconfig, context, configuration, persist_config=False
         )
+        _refuse_failed_plugin(user, configuration)
         return Login(
             context=context,
             server=configuration.host.rstrip("/"),
@@ -56,15 +60,24 @@ async def log_in(context: str, kubeconfig: str) -> Login:
         raise Unreachable(f"context {context} of {kubeconfig} cannot be used: {_one_line(error)}") from error
 
 
-def _refuse_unknown(context: str, kubeconfig: str) -> None:
+def _user(context: str, kubeconfig: str) -> Mapping[str, Any]:
+    """The user section of `context`; Unreachable when there is no such context, naming those there are."""
     try:
         contexts, _ = list_kube_config_contexts(kubeconfig)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, yaml.YAMLError) as error:
         raise Unreachable(f"{kubeconfig} is no usable kubeconfig: {_one_line(error)}") from error
-    names = sorted(str(entry["name"]) for entry in contexts)
-    if context not in names:
-        there = ", ".join(names) or "none"
+    users = {str(entry["name"]): entry["context"].get("user", "") for entry in contexts}
+    if context not in users:
+        there = ", ".join(sorted(users)) or "none"
         raise Unreachable(f"no context {context!r} in {kubeconfig}; it has: {there}")
+    entries = KubeConfigMerger(kubeconfig).config.safe_get("users") or []  # type: ignore[no-untyped-call]
+    return next((entry.value.get("user") or {} for entry in entries if entry["name"] == users[context]), {})
+
+
+def _refuse_failed_plugin(user: Mapping[str, Any], configuration: Configuration) -> None:
+    """The official client only logs that a login plugin failed, and would go on as nobody."""
+    if "exec" in user and not (configuration.api_key or configuration.cert_file):
+        raise ConfigException(f"its login plugin {user['exec'].get('command')!r} gave no credentials")
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext:
