@@ -96,8 +96,11 @@ def cut(rows: list[dict[str, Any]], *, last: bool) -> Iterator[list[dict[str, An
 def parquet_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> bytes:
     """One Parquet file of `rows` in their order, as they come from the spool (instants as text)."""
     columns = [pa.array(_values(field, rows), field.type) for field in schema]
+    # Measured times are all different: a dictionary of them costs a fifth more bytes and twice the time.
+    repeating = [field.name for field in schema if not pa.types.is_floating(field.type)]
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
+    table = pa.Table.from_arrays(columns, schema=schema)
+    pq.write_table(table, sink, compression="zstd", use_dictionary=repeating)
     body: bytes = sink.getvalue().to_pybytes()
     return body
 

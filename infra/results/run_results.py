@@ -23,6 +23,7 @@ from infra.results.ledger import read_ledger
 from infra.results.manifest import check_run_id
 from infra.results.parts import Table, checked_rows, cut, parquet_of, table_of
 from infra.results.port import Cell, Commit, ObjectName, ObjectStore, Row
+from infra.results.read import last_complete
 from infra.results.spool import Spool, create_spool, read_spool, reopen_spool
 
 STATES_KEPT = 2
@@ -76,8 +77,7 @@ class RunResults:
 
     def last_complete(self, cell: Cell) -> Commit | None:
         """The complete attempt of the cell with the highest number."""
-        done = [each for each in self.commits() if each.cell == cell and each.complete]
-        return max(done, key=lambda each: each.attempt, default=None)
+        return next((each for each in last_complete(self.commits()) if each.cell == cell), None)
 
     def last_state(self) -> bytes | None:
         """The state stored with the newest commit that has one.
@@ -264,4 +264,4 @@ def _decompressed(body: bytes) -> bytes | None:
             whole: bytes = stream.read()
     except OSError:
         return None
-    return whole
+    return whole or None

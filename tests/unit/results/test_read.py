@@ -1,0 +1,82 @@
+"""Reading back: typed, whole, and never a part that is not what its commit says."""
+
+import hashlib
+import json
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from infra.errors import StoreError
+from infra.results.folder import FolderStore
+from infra.results.read import scan
+from infra.results.run_results import RunResults
+from tasks.records import TABLES
+from tests.unit.results.rows import CELL, deploys, read
+
+
+@pytest.fixture
+def part(results: RunResults) -> str:
+    """The key of the only part of a committed batch of three."""
+    attempt = results.begin(CELL)
+    attempt.add("vm_deploys", deploys(3))
+    return attempt.commit({}).parts["vm_deploys"][0][0]
+
+
+def rewrite(store: FolderStore, part: str, table: pa.Table) -> None:
+    """Put another table in the place of a part, and its hash in the commit."""
+    sink = pa.BufferOutputStream()
+    pa.parquet.write_table(table, sink)
+    store.put(part, sink.getvalue().to_pybytes())
+    commit = json.loads(store.get("_commits/r/deploy-400-1-1.json") or b"")
+    sha256 = hashlib.sha256(sink.getvalue().to_pybytes()).hexdigest()
+    commit["parts"]["vm_deploys"] = [[part, table.num_rows, sha256]]
+    store.put("_commits/r/deploy-400-1-1.json", json.dumps(commit).encode())
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_without_rows_has_the_columns_and_types_of_its_schema(store: FolderStore, table: str) -> None:
+    frame = read(store, table)
+    assert len(frame) == 0
+    assert frame.columns == ["run_id", *TABLES[table].names]
+    assert pl.Null not in frame.dtypes
+    assert frame.schema["run_id"] == pl.String
+
+
+@pytest.mark.usefixtures("part")
+def test_a_table_has_the_same_types_with_rows_and_without(store: FolderStore) -> None:
+    assert read(store).schema == scan(store, "other", "vm_deploys", TABLES["vm_deploys"]).schema
+    assert read(store)["run_id"].to_list() == ["r"] * 3
+    assert read(store)["deployed_s"].to_list() == [row["deployed_s"] for row in deploys(3)]
+
+
+def test_a_part_that_is_gone_is_named(store: FolderStore, part: str) -> None:
+    store.delete(part)
+    with pytest.raises(
+        StoreError, match=r"deploy-400-1-1-0\.parquet: this part is gone; put back a copy of it, or redo"
+    ):
+        read(store)
+
+
+def test_a_part_that_somebody_changed_is_named(store: FolderStore, part: str) -> None:
+    store.put(part, (store.get(part) or b"")[:-1] + b"x")
+    with pytest.raises(
+        StoreError, match=r"deploy-400-1-1-0\.parquet: this part is damaged \(its SHA-256 is not"
+    ):
+        read(store)
+
+
+def test_columns_that_an_older_version_did_not_have_are_null(store: FolderStore, part: str) -> None:
+    older = pa.parquet.read_table(pa.BufferReader(store.get(part))).drop_columns(["deployed_s"])
+    rewrite(store, part, older)
+    assert read(store)["deployed_s"].to_list() == [None] * 3
+    assert read(store)["vm"].to_list() == [row["vm"] for row in deploys(3)]
+
+
+def test_a_part_of_a_newer_version_is_refused(store: FolderStore, part: str) -> None:
+    table = pa.parquet.read_table(pa.BufferReader(store.get(part)))
+    rewrite(store, part, table.replace_schema_metadata({"schema_version": "99"}))
+    with pytest.raises(
+        StoreError, match=r"a newer virtscale wrote this part \(schema 99, this one knows 1\)"
+    ):
+        read(store)
