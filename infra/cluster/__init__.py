@@ -1,0 +1,1 @@
+"""The cluster: one port, its adapters (virtual, real), and the observers built on it."""

@@ -1,0 +1,119 @@
+"""The Kubernetes kinds that virtscale touches, and how their APIs differ."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """One served kind.
+
+    `status_subresource` is what the real CRDs have: VirtualMachineInstance has none, so its
+    status is written by plain patches and every write raises its generation.
+    """
+
+    kind: str
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+    status_subresource: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def prefix(self) -> str:
+        """First part of the REST path, without the namespace."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def __repr__(self) -> str:
+        """The kind's name alone: that is how people speak of it."""
+        return self.kind
+
+
+VM = Kind("VirtualMachine", "kubevirt.io", "v1", "virtualmachines")
+VMI = Kind("VirtualMachineInstance", "kubevirt.io", "v1", "virtualmachineinstances", status_subresource=False)
+KUBEVIRT = Kind("KubeVirt", "kubevirt.io", "v1", "kubevirts")
+DATA_VOLUME = Kind("DataVolume", "cdi.kubevirt.io", "v1beta1", "datavolumes")
+DATA_SOURCE = Kind("DataSource", "cdi.kubevirt.io", "v1beta1", "datasources", status_subresource=False)
+VOLUME_CLONE_SOURCE = Kind(
+    "VolumeCloneSource", "cdi.kubevirt.io", "v1beta1", "volumeclonesources", status_subresource=False
+)
+STORAGE_PROFILE = Kind(
+    "StorageProfile", "cdi.kubevirt.io", "v1beta1", "storageprofiles", namespaced=False, status_subresource=False
+)
+CDI = Kind("CDI", "cdi.kubevirt.io", "v1beta1", "cdis", namespaced=False, status_subresource=False)
+SNAPSHOT = Kind("VolumeSnapshot", "snapshot.storage.k8s.io", "v1", "volumesnapshots")
+SNAPSHOT_CONTENT = Kind(
+    "VolumeSnapshotContent", "snapshot.storage.k8s.io", "v1", "volumesnapshotcontents", namespaced=False
+)
+SNAPSHOT_CLASS = Kind(
+    "VolumeSnapshotClass",
+    "snapshot.storage.k8s.io",
+    "v1",
+    "volumesnapshotclasses",
+    namespaced=False,
+    status_subresource=False,
+)
+STORAGE_CLASS = Kind(
+    "StorageClass", "storage.k8s.io", "v1", "storageclasses", namespaced=False, status_subresource=False
+)
+VOLUME_ATTACHMENT = Kind("VolumeAttachment", "storage.k8s.io", "v1", "volumeattachments", namespaced=False)
+NAMESPACE = Kind("Namespace", "", "v1", "namespaces", namespaced=False)
+NODE = Kind("Node", "", "v1", "nodes", namespaced=False)
+POD = Kind("Pod", "", "v1", "pods")
+PVC = Kind("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims")
+PV = Kind("PersistentVolume", "", "v1", "persistentvolumes", namespaced=False)
+EVENT = Kind("Event", "", "v1", "events", status_subresource=False)
+SECRET = Kind("Secret", "", "v1", "secrets", status_subresource=False)
+CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps", status_subresource=False)
+CONTROLLER_REVISION = Kind("ControllerRevision", "apps", "v1", "controllerrevisions", status_subresource=False)
+DISRUPTION_BUDGET = Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
+SUBJECT_ACCESS_REVIEW = Kind(
+    "SelfSubjectAccessReview",
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    namespaced=False,
+    status_subresource=False,
+)
+
+KINDS: tuple[Kind, ...] = (
+    VM,
+    VMI,
+    KUBEVIRT,
+    DATA_VOLUME,
+    DATA_SOURCE,
+    VOLUME_CLONE_SOURCE,
+    STORAGE_PROFILE,
+    CDI,
+    SNAPSHOT,
+    SNAPSHOT_CONTENT,
+    SNAPSHOT_CLASS,
+    STORAGE_CLASS,
+    VOLUME_ATTACHMENT,
+    NAMESPACE,
+    NODE,
+    POD,
+    PVC,
+    PV,
+    EVENT,
+    SECRET,
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DISRUPTION_BUDGET,
+    SUBJECT_ACCESS_REVIEW,
+)
+
+_BY_NAME = {(kind.api_version, kind.kind): kind for kind in KINDS}
+
+
+def kind_of(api_version: str, kind: str) -> Kind:
+    """Look a kind up by the two fields every object carries.
+
+    Raises:
+        KeyError: virtscale does not know that kind.
+    """
+    return _BY_NAME[api_version, kind]

@@ -1,0 +1,127 @@
+"""A whole virtual cluster: which controllers run, under which client, and what exists before a run."""
+
+from infra.cluster.kinds import KUBEVIRT, NAMESPACE, NODE, SNAPSHOT_CLASS, STORAGE_CLASS, STORAGE_PROFILE, VM
+from infra.cluster.port import Object
+from infra.cluster.virtual.api import ApiServer, VirtualClient
+from infra.cluster.virtual.control_plane import ControlPlane
+from infra.cluster.virtual.controllers import virt_api
+from infra.cluster.virtual.controllers.cdi_clone_populator import ClonePopulator
+from infra.cluster.virtual.controllers.cdi_data_volumes import DataVolumes
+from infra.cluster.virtual.controllers.csi_provisioner import Provisioner
+from infra.cluster.virtual.controllers.csi_snapshots import Snapshotter
+from infra.cluster.virtual.controllers.kubelet import Kubelets
+from infra.cluster.virtual.controllers.scheduler import Scheduler
+from infra.cluster.virtual.controllers.virt_handler import Handlers
+from infra.cluster.virtual.controllers.virt_instance import InstanceController
+from infra.cluster.virtual.controllers.virt_machine import VirtualMachineController
+from infra.cluster.virtual.controllers.volume_attachment import Attachments
+from infra.cluster.virtual.controllers.volume_binder import Binder
+from infra.cluster.virtual.description import Description, Rate
+from infra.cluster.virtual.draws import Draws
+
+
+def add_controllers(plane: ControlPlane) -> Provisioner:
+    """Register every controller with a control plane; returns the one whose lock counts aborts."""
+    rates = plane.description.rates
+    virt = plane.client(rates.virt_controller)
+    VirtualMachineController(plane, virt)
+    InstanceController(plane, virt)
+    Handlers(plane)
+    cdi = plane.client(rates.cdi)
+    DataVolumes(plane, cdi)
+    ClonePopulator(plane, cdi)
+    manager = plane.client(rates.controller_manager)
+    Binder(plane, manager)
+    Attachments(plane, manager)
+    provisioner = Provisioner(plane)
+    Snapshotter(plane, manager)
+    Scheduler(plane)
+    Kubelets(plane)
+    return provisioner
+
+
+def add_subresources(server: ApiServer) -> None:
+    """Let virt-api serve start and stop: all replicas together have one bucket."""
+    description = server.description
+    rate, replicas = description.rates.virt_api, description.virt.api_replicas
+    api: VirtualClient = server.client(Rate(qps=rate.qps * replicas, burst=rate.burst * replicas))
+
+    async def start(namespace: str, name: str, body: Object) -> None:
+        await virt_api.start(api, namespace, name, body)
+
+    async def stop(namespace: str, name: str, body: Object) -> None:
+        await virt_api.stop(api, namespace, name, body)
+
+    server.subresources[VM, "start"] = start
+    server.subresources[VM, "stop"] = stop
+
+
+def _object(kind: object, name: str, namespace: str = "", **fields: object) -> Object:
+    meta = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **fields}  # type: ignore[attr-defined]
+
+
+def initial_objects(description: Description, draws: Draws, background_pods: int = 0) -> list[Object]:
+    """What a cluster has before a run: namespaces, classes, KubeVirt, workers, other pods."""
+    provisioner = description.provisioner
+    objects = [_object(NAMESPACE, name, status={"phase": "Active"}) for name in ("default", "kube-system", "openshift-cnv")]
+    clone = {"cloneStrategy": "snapshot", "dataImportCronSourceFormat": "snapshot", "snapshotClass": description.snapshot_class}
+    claims = [{"accessModes": ["ReadWriteMany"], "volumeMode": "Block"}]
+    objects += [
+        _object(
+            STORAGE_CLASS,
+            description.storage_class,
+            provisioner=provisioner,
+            volumeBindingMode="Immediate",
+            reclaimPolicy="Delete",
+            allowVolumeExpansion=True,
+        ),
+        _object(SNAPSHOT_CLASS, description.snapshot_class, driver=provisioner, deletionPolicy="Delete"),
+        _object(
+            STORAGE_PROFILE,
+            description.storage_class,
+            status={"provisioner": provisioner, "claimPropertySets": claims, **clone},
+        ),
+        _object(
+            KUBEVIRT,
+            "kubevirt-kubevirt-hyperconverged",
+            "openshift-cnv",
+            spec={"configuration": {}},
+            status={"phase": "Deployed", "observedKubeVirtVersion": description.kubevirt},
+        ),
+    ]
+    return objects + [node_object(description, draws, number) for number in range(description.nodes.workers)]
+
+
+def node_object(description: Description, draws: Draws, number: int) -> Object:
+    """One worker; other pods' requests are taken off its allocatable CPU."""
+    nodes = description.nodes
+    name = f"worker-{number:03d}"
+    spread = 1 + nodes.background_spread * (2 * draws.uniform("background cpu", name) - 1)
+    cpu = round(1000 * (nodes.cpu - nodes.background_cpu * spread))
+    room = {
+        "cpu": f"{cpu}m",
+        "memory": f"{nodes.memory_gib}Gi",
+        "pods": str(nodes.max_pods),
+        "devices.kubevirt.io/kvm": str(nodes.kvm_devices),
+    }
+    status = {
+        "capacity": {**room, "cpu": str(nodes.cpu)},
+        "allocatable": room,
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "nodeInfo": {"kubeletVersion": description.kubernetes},
+        "images": _images(description, draws, name),
+    }
+    labels = {"node-role.kubernetes.io/worker": "", "kubevirt.io/schedulable": "true", "kubernetes.io/hostname": name}
+    node = _object(NODE, name, spec={}, status=status)
+    node["metadata"]["labels"] = labels
+    return node
+
+
+def _images(description: Description, draws: Draws, name: str) -> list[Object]:
+    """The images a node reports: with a limit, the launcher's is among the largest only by chance."""
+    nodes = description.nodes
+    limit = nodes.status_max_images
+    reported = limit < 0 or draws.uniform("launcher image reported", name) < limit / nodes.images
+    launcher = {"names": ["virt-launcher"], "sizeBytes": round(nodes.image_gib * 2**30)}
+    return [launcher] if reported else []

@@ -1,0 +1,139 @@
+"""What the controllers share: clients, informers, clock, constants, random draws, faults."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from infra.clock import Clock
+from infra.cluster.kinds import EVENT, Kind
+from infra.cluster.port import Cluster, Object, Scope
+from infra.cluster.virtual.description import Description, Rate
+from infra.cluster.virtual.draws import Draws
+from infra.cluster.virtual.faults import Faults
+from infra.cluster.virtual.informer import Informer, Key, key_of
+from infra.cluster.virtual.machines import Machines
+from infra.cluster.virtual.work_queue import WorkQueue, serve
+
+
+class ControlPlane:
+    """The common ground of all controllers of one virtual cluster, on any world.
+
+    Informers are shared, as they are within one binary: a kind is watched once.
+    """
+
+    def __init__(
+        self, client: Callable[[Rate], Cluster], clock: Clock, description: Description, draws: Draws, faults: Faults
+    ) -> None:
+        self.client = client
+        self.clock = clock
+        self.description = description
+        self.draws = draws
+        self.faults = faults
+        self.machines = Machines(clock, description, draws)
+        self._reader = client(Rate(qps=0, burst=0))
+        self._informers: dict[Kind, Informer] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._pending: list[tuple[Coroutine[Any, Any, None], str]] = []
+
+    def informer(self, kind: Kind) -> Informer:
+        """The shared cache of a kind."""
+        found = self._informers.get(kind)
+        if found is None:
+            found = self._informers[kind] = Informer(self._reader, self.clock, Scope(kind))
+        return found
+
+    def queue(self, reconcile: Callable[[Key], Awaitable[None]], workers: int, name: str) -> WorkQueue[Key]:
+        """A work queue with its workers, which start when the caches are filled."""
+        queue: WorkQueue[Key] = WorkQueue(self.clock)
+        for number in range(workers):
+            self._pending.append((serve(queue, reconcile), f"{name} worker {number}"))
+        return queue
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run a coroutine beside the workers; it ends with the control plane."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.append(task)
+        if len(self._tasks) > 4096:
+            self._tasks = [task for task in self._tasks if not task.done()]
+        return task
+
+    async def start(self) -> None:
+        """Fill the caches, then start the workers."""
+        for kind, informer in self._informers.items():
+            self.spawn(informer.run(), f"informer {kind}")
+        for informer in self._informers.values():
+            await informer.synced.wait()
+        for coroutine, name in self._pending:
+            self.spawn(coroutine, name)
+        self._pending.clear()
+
+    async def stop(self) -> None:
+        """Cancel everything and wait until it ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for coroutine, _ in self._pending:
+            coroutine.close()
+        self._tasks.clear()
+
+
+class Latest:
+    """A controller's view of one kind: its cache, or its own last write when that is newer."""
+
+    def __init__(self, informer: Informer) -> None:
+        self._cache = informer.cache
+        self._written: dict[Key, Object] = {}
+        informer.on_change(self._forget)
+
+    def _forget(self, what: str, obj: Object, _: Object | None) -> None:
+        written = self._written.get(key_of(obj))
+        if written is not None and (what == "DELETED" or _version(obj) >= _version(written)):
+            del self._written[key_of(obj)]
+
+    def get(self, key: Key) -> Object | None:
+        """The newest known state; None when the object is not known."""
+        return self._written.get(key) or self._cache.get(key)
+
+    def wrote(self, obj: Object) -> Object:
+        """Remember the answer to a write."""
+        self._written[key_of(obj)] = obj
+        return obj
+
+
+def _version(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+def owner_reference(obj: Object) -> Object:
+    """A controller reference to `obj`."""
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def event_about(obj: Object, reason: str, message: str, kind: str = "Normal") -> Object:
+    """An Event on `obj`; repeated ones have the same name, as the API would count them."""
+    meta = obj["metadata"]
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {
+            "namespace": meta.get("namespace") or "default",
+            "name": f"{meta['name']}.{obj['kind'].lower()}.{reason.lower()}.{meta['uid'][-12:]}",
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "involvedObject": {
+            "apiVersion": obj["apiVersion"],
+            "kind": obj["kind"],
+            "name": meta["name"],
+            "namespace": meta.get("namespace", ""),
+            "uid": meta["uid"],
+        },
+    }

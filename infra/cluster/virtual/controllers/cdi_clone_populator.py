@@ -1,0 +1,129 @@
+"""CDI's clone populator: a temporary claim restores the snapshot, its volume is then rebound."""
+
+from infra.cluster.kinds import PV, PVC, VOLUME_CLONE_SOURCE
+from infra.cluster.port import Cluster, Object, Ref
+from infra.cluster.virtual.control_plane import ControlPlane, Latest
+from infra.cluster.virtual.controllers.cdi_data_volumes import CLONE_PHASE, CLONE_TYPE
+from infra.cluster.virtual.controllers.csi_provisioner import claim_reference
+from infra.cluster.virtual.informer import Key
+from infra.errors import AlreadyExists, NotFound
+
+FINALIZER = "cdi.kubevirt.io/clonePopulator"
+OWNED_BY = "cdi.kubevirt.io/OwnedByUID"
+TARGET = "virtual.virtscale.io/target"
+
+
+class ClonePopulator:
+    """Reconciles claims whose data comes from a VolumeCloneSource: three workers."""
+
+    def __init__(self, plane: ControlPlane, api: Cluster) -> None:
+        self._plane = plane
+        self._api = api
+        self._claims = Latest(plane.informer(PVC))
+        self._volumes = plane.informer(PV).cache
+        self._sources = plane.informer(VOLUME_CLONE_SOURCE).cache
+        cdi = plane.description.cdi_clone
+        self._cpu_s = cdi.reconcile_s
+        self.queue = plane.queue(self.reconcile, cdi.workers, "cdi clone populator")
+        plane.informer(PVC).on_change(self._changed)
+        plane.informer(VOLUME_CLONE_SOURCE).on_change(self._source_changed)
+        self._waiting: dict[Key, Key] = {}
+
+    def _changed(self, what: str, obj: Object, _: Object | None) -> None:
+        meta = obj["metadata"]
+        target = (meta.get("annotations") or {}).get(TARGET)
+        if target:
+            if what != "DELETED":
+                namespace, _, name = target.partition("/")
+                self.queue.add((namespace, name))
+        elif what != "DELETED" and (obj["spec"].get("dataSourceRef") or {}).get("kind") == VOLUME_CLONE_SOURCE.kind:
+            self.queue.add((meta["namespace"], meta["name"]))
+
+    def _source_changed(self, what: str, obj: Object, _: Object | None) -> None:
+        key = self._waiting.pop((obj["metadata"]["namespace"], obj["metadata"]["name"]), None)
+        if key is not None:
+            self.queue.add(key)
+
+    async def reconcile(self, key: Key) -> None:
+        """SnapshotClone -> Rebind -> Succeeded."""
+        claim = self._claims.get(key)
+        if claim is None:
+            return
+        await self._plane.clock.sleep(self._cpu_s)
+        meta = claim["metadata"]
+        phase = (meta.get("annotations") or {}).get(CLONE_PHASE, "")
+        source = claim["spec"]["dataSourceRef"]
+        scratch = (source["namespace"], f"tmp-pvc-{meta['uid']}")
+        if "deletionTimestamp" in meta:
+            await self._abandon(key, scratch)
+        elif not phase:
+            await self._restore(key, claim, scratch)
+        elif phase == "SnapshotClone":
+            await self._rebind(key, claim, scratch)
+        elif phase == "Rebind":
+            await self._finish(key, claim, scratch)
+
+    async def _restore(self, key: Key, claim: Object, scratch: Key) -> None:
+        reference = claim["spec"]["dataSourceRef"]
+        where = (reference["namespace"], reference["name"])
+        source = self._sources.get(where)
+        if source is None:
+            self._waiting[where] = key
+            return
+        if self._plane.faults.strikes("clone-fails", claim):
+            return
+        try:
+            await self._api.create(self._scratch_claim(key, claim, scratch, source["spec"]["source"]))
+        except AlreadyExists:
+            pass
+        await self._annotate(key, "SnapshotClone", {"finalizers": [FINALIZER]})
+
+    def _scratch_claim(self, key: Key, claim: Object, scratch: Key, source: Object) -> Object:
+        meta, spec = claim["metadata"], claim["spec"]
+        labels = {**(meta.get("labels") or {}), OWNED_BY: meta["uid"]}
+        annotations = {TARGET: f"{key[0]}/{key[1]}", "virtual.virtscale.io/draw": key[1]}
+        return {
+            "apiVersion": PVC.api_version,
+            "kind": PVC.kind,
+            "metadata": {"name": scratch[1], "namespace": scratch[0], "labels": labels, "annotations": annotations},
+            "spec": {
+                "accessModes": spec["accessModes"],
+                "volumeMode": spec["volumeMode"],
+                "storageClassName": spec["storageClassName"],
+                "resources": spec["resources"],
+                "dataSource": source,
+            },
+            "status": {"phase": "Pending"},
+        }
+
+    async def _rebind(self, key: Key, claim: Object, scratch: Key) -> None:
+        temporary = self._claims.get(scratch)
+        if temporary is None or temporary.get("status", {}).get("phase") != "Bound":
+            return
+        volume = temporary["spec"]["volumeName"]
+        await self._api.patch(Ref(PV, "", volume), {"spec": {"claimRef": claim_reference(claim)}})
+        await self._annotate(key, "Rebind", {})
+
+    async def _finish(self, key: Key, claim: Object, scratch: Key) -> None:
+        temporary = self._claims.get(scratch)
+        if temporary is not None and temporary.get("status", {}).get("phase") != "Lost":
+            return
+        await self._annotate(key, "Succeeded", {"finalizers": None})
+        await self._drop(scratch)
+
+    async def _annotate(self, key: Key, phase: str, more: Object) -> None:
+        annotations = {CLONE_PHASE: phase, CLONE_TYPE: "snapshot"}
+        change = {"metadata": {"annotations": annotations, **more}}
+        self._claims.wrote(await self._api.patch(Ref(PVC, *key), change))
+
+    async def _abandon(self, key: Key, scratch: Key) -> None:
+        claim = self._claims.get(key)
+        await self._drop(scratch)
+        if claim is not None and claim["metadata"].get("finalizers"):
+            await self._api.patch(Ref(PVC, *key), {"metadata": {"finalizers": None}})
+
+    async def _drop(self, scratch: Key) -> None:
+        try:
+            await self._api.delete(Ref(PVC, *scratch))
+        except NotFound:
+            return

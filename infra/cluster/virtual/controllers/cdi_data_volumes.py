@@ -1,0 +1,210 @@
+"""CDI's DataVolume and DataSource controllers: phases of imports and of clones from snapshots."""
+
+from typing import Any
+
+from infra.cluster.kinds import DATA_SOURCE, DATA_VOLUME, PVC, SNAPSHOT, VOLUME_CLONE_SOURCE
+from infra.cluster.port import Cluster, Object, Ref
+from infra.cluster.virtual.control_plane import ControlPlane, Latest, owner_reference
+from infra.cluster.virtual.informer import Key
+from infra.errors import AlreadyExists, NotFound
+
+FINALIZER = "cdi.kubevirt.io/dataVolumeFinalizer"
+CLONE_PHASE = "cdi.kubevirt.io/clonePhase"
+CLONE_TYPE = "cdi.kubevirt.io/cloneType"
+SHOWN = {
+    "SnapshotClone": "CloneFromSnapshotSourceInProgress",
+    "Rebind": "RebindInProgress",
+    "Succeeded": "Succeeded",
+}
+"""Clone phase of the claim -> phase of the DataVolume."""
+
+
+def clone_source_name(volume: Object) -> str:
+    """The VolumeCloneSource of a DataVolume, in the source's namespace."""
+    return f"volume-clone-source-{volume['metadata']['uid']}"
+
+
+class DataVolumes:
+    """Reconciles DataVolumes: three workers."""
+
+    def __init__(self, plane: ControlPlane, api: Cluster) -> None:
+        self._plane = plane
+        self._api = api
+        self._volumes = Latest(plane.informer(DATA_VOLUME))
+        self._claims = plane.informer(PVC).cache
+        self._sources = plane.informer(DATA_SOURCE).cache
+        self._snapshots = plane.informer(SNAPSHOT).cache
+        self._importing: set[str] = set()
+        cdi = plane.description.cdi_clone
+        self._cpu_s = cdi.reconcile_s
+        self.queue = plane.queue(self.reconcile, cdi.workers, "cdi datavolume")
+        plane.informer(DATA_VOLUME).on_change(self._changed)
+        plane.informer(PVC).on_change(self._claim_changed)
+        plane.informer(DATA_SOURCE).on_change(self._source_changed)
+
+    def _changed(self, what: str, obj: Object, _: Object | None) -> None:
+        if what != "DELETED":
+            self.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+
+    def _claim_changed(self, what: str, obj: Object, before: Object | None) -> None:
+        owners = obj["metadata"].get("ownerReferences")
+        if not owners or owners[0]["kind"] != DATA_VOLUME.kind:
+            return
+        key = (obj["metadata"]["namespace"], owners[0]["name"])
+        if before is None or before["metadata"].get("annotations") is not obj["metadata"].get("annotations"):
+            self.queue.add(key)
+        elif obj.get("status") is not before.get("status") and "source" in (self._volumes.get(key) or {}).get("spec", {}):
+            self.queue.add(key)
+
+    def _source_changed(self, what: str, obj: Object, _: Object | None) -> None:
+        if what != "DELETED" and not obj.get("status", {}).get("conditions"):
+            self._plane.spawn(self._accept_source(obj), f"cdi datasource {obj['metadata']['name']}")
+
+    async def _accept_source(self, source: Object) -> None:
+        snapshot = source["spec"]["source"].get("snapshot") or {}
+        found = (snapshot.get("namespace", ""), snapshot.get("name", "")) in self._snapshots
+        ready: dict[str, Any] = {"type": "Ready", "status": "True", "reason": "Ready"}
+        if snapshot and not found:
+            ready = {"type": "Ready", "status": "False", "reason": "NotFound", "message": "Snapshot not found"}
+        meta = source["metadata"]
+        await self._api.patch(Ref(DATA_SOURCE, meta["namespace"], meta["name"]), {"status": {"conditions": [ready]}})
+
+    async def reconcile(self, key: Key) -> None:
+        """Claim and phase of one DataVolume."""
+        volume = self._volumes.get(key)
+        if volume is None:
+            return
+        await self._plane.clock.sleep(self._cpu_s)
+        if "deletionTimestamp" in volume["metadata"]:
+            if volume["metadata"].get("finalizers"):
+                await self._api.patch(Ref(DATA_VOLUME, *key), {"metadata": {"finalizers": None}})
+            return
+        phase = volume.get("status", {}).get("phase", "")
+        if phase in ("Succeeded", "Failed"):
+            return
+        if "source" in volume["spec"]:
+            await self._import(key, volume, phase)
+        else:
+            await self._clone(key, volume, phase)
+
+    async def _clone(self, key: Key, volume: Object, phase: str) -> None:
+        claim = self._claims.get(key)
+        if claim is None:
+            if not phase:
+                await self._begin_clone(key, volume)
+            return
+        if self._plane.faults.strikes("clone-fails", volume):
+            await self._fail(key, "Clone failed: injected by the fault plan")
+            return
+        annotations = claim["metadata"].get("annotations") or {}
+        shown = SHOWN.get(annotations.get(CLONE_PHASE, ""), phase)
+        if shown == phase:
+            return
+        if shown == "Succeeded":
+            await self._delete_clone_source(volume)
+        await self._phase(key, shown)
+
+    async def _begin_clone(self, key: Key, volume: Object) -> None:
+        reference = volume["spec"]["sourceRef"]
+        source = self._sources.get((reference.get("namespace", key[0]), reference["name"]))
+        snapshot = (source or {}).get("spec", {}).get("source", {}).get("snapshot")
+        if snapshot is None:
+            await self._phase(key, "Pending")
+            return
+        annotations = {"cdi.kubevirt.io/storage.usePopulator": "true", "cdi.kubevirt.io/storage.clone.token": "token"}
+        await self._api.patch(
+            Ref(DATA_VOLUME, *key), {"metadata": {"annotations": annotations, "finalizers": [FINALIZER]}}
+        )
+        await self._make(self._clone_source(volume, snapshot))
+        source_ref = {
+            "apiGroup": "cdi.kubevirt.io",
+            "kind": VOLUME_CLONE_SOURCE.kind,
+            "name": clone_source_name(volume),
+            "namespace": snapshot["namespace"],
+        }
+        await self._make(self._claim(key, volume, {"dataSourceRef": source_ref}))
+        await self._phase(key, "CloneScheduled")
+
+    def _clone_source(self, volume: Object, snapshot: Object) -> Object:
+        return {
+            "apiVersion": VOLUME_CLONE_SOURCE.api_version,
+            "kind": VOLUME_CLONE_SOURCE.kind,
+            "metadata": {
+                "name": clone_source_name(volume),
+                "namespace": snapshot["namespace"],
+                "labels": volume["metadata"].get("labels") or {},
+            },
+            "spec": {
+                "source": {"apiGroup": SNAPSHOT.group, "kind": SNAPSHOT.kind, "name": snapshot["name"]},
+                "preallocation": False,
+            },
+        }
+
+    def _claim(self, key: Key, volume: Object, extra: Object) -> Object:
+        storage = volume["spec"].get("storage") or volume["spec"].get("pvc")
+        meta = {
+            "name": key[1],
+            "namespace": key[0],
+            "labels": volume["metadata"].get("labels") or {},
+            "ownerReferences": [owner_reference(volume)],
+        }
+        spec = {
+            "accessModes": storage["accessModes"],
+            "volumeMode": storage.get("volumeMode", "Filesystem"),
+            "storageClassName": storage["storageClassName"],
+            "resources": storage["resources"],
+            **extra,
+        }
+        return {"apiVersion": PVC.api_version, "kind": PVC.kind, "metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+
+    async def _import(self, key: Key, volume: Object, phase: str) -> None:
+        claim = self._claims.get(key)
+        if claim is None:
+            if not phase:
+                await self._api.patch(Ref(DATA_VOLUME, *key), {"metadata": {"finalizers": [FINALIZER]}})
+                await self._make(self._claim(key, volume, {}))
+                await self._phase(key, "ImportScheduled")
+        elif claim.get("status", {}).get("phase") == "Bound" and volume["metadata"]["uid"] not in self._importing:
+            self._importing.add(volume["metadata"]["uid"])
+            await self._phase(key, "ImportInProgress")
+            self._plane.spawn(self._finish_import(key), f"importer {key[1]}")
+
+    async def _finish_import(self, key: Key) -> None:
+        await self._plane.clock.sleep(self._plane.description.cdi_clone.import_s)
+        try:
+            await self._phase(key, "Succeeded")
+        except NotFound:
+            return
+
+    async def _make(self, obj: Object) -> None:
+        try:
+            await self._api.create(obj)
+        except AlreadyExists:
+            return
+
+    async def _delete_clone_source(self, volume: Object) -> None:
+        source = self._sources.get(
+            (volume["spec"]["sourceRef"].get("namespace", ""), volume["spec"]["sourceRef"]["name"])
+        )
+        if source is None:
+            return
+        namespace = source["spec"]["source"]["snapshot"]["namespace"]
+        try:
+            await self._api.delete(Ref(VOLUME_CLONE_SOURCE, namespace, clone_source_name(volume)))
+        except NotFound:
+            return
+
+    async def _phase(self, key: Key, phase: str) -> None:
+        done = phase == "Succeeded"
+        conditions = [
+            {"type": "Ready", "status": "True" if done else "False"},
+            {"type": "Running", "status": "False", "reason": "Completed" if done else phase},
+        ]
+        status = {"phase": phase, "progress": "100.0%" if done else "N/A", "conditions": conditions}
+        change = await self._api.patch(Ref(DATA_VOLUME, *key), {"status": status}, subresource="status")
+        self._volumes.wrote(change)
+
+    async def _fail(self, key: Key, message: str) -> None:
+        conditions = [{"type": "Running", "status": "False", "reason": "Error", "message": message}]
+        status = {"phase": "Failed", "conditions": conditions}
+        self._volumes.wrote(await self._api.patch(Ref(DATA_VOLUME, *key), {"status": status}, subresource="status"))

@@ -1,0 +1,194 @@
+"""kube-scheduler: LeastAllocated, BalancedAllocation and ImageLocality over a sample of the nodes.
+
+The trap of the reference study: with `nodeStatusMaxImages` 50 a node reports only its 50 largest
+images, so the launcher image is "missing" on many nodes that have it, ImageLocality favours the
+others, and VMs pile up there.
+"""
+
+from dataclasses import dataclass
+
+from infra.cluster.kinds import NODE, POD
+from infra.cluster.port import Object, Ref
+from infra.cluster.virtual.control_plane import ControlPlane
+from infra.cluster.virtual.controllers.printable_status import condition
+from infra.cluster.virtual.informer import Key
+
+MIN_IMAGE_MB, MAX_IMAGE_MB = 23, 1000
+"""kube-scheduler's ImageLocality thresholds."""
+
+
+@dataclass(slots=True)
+class NodeState:
+    """What the scheduler knows of a node: allocatable and requested; CPU in millicores, memory in MiB."""
+
+    name: str
+    cpu: float
+    memory: float
+    pods: int
+    kvm: int
+    has_image: bool
+    used_cpu: float = 0.0
+    used_memory: float = 0.0
+    used_pods: int = 0
+    score: int = 0
+
+    def fits(self, cpu: float, memory: float) -> bool:
+        """Whether a launcher pod still fits."""
+        return (
+            self.used_cpu + cpu <= self.cpu
+            and self.used_memory + memory <= self.memory
+            and self.used_pods < min(self.pods, self.kvm)
+        )
+
+
+def allocation_score(node: NodeState) -> int:
+    """LeastAllocated plus BalancedAllocation, each 0 to 100 and truncated as upstream does."""
+    cpu, memory = min(1.0, node.used_cpu / node.cpu), min(1.0, node.used_memory / node.memory)
+    least = int((1 - cpu) * 100 + (1 - memory) * 100) // 2
+    balanced = int((1 - abs(cpu - memory) / 2) * 100)
+    return least + balanced
+
+
+def image_score(size_mb: float, share_of_nodes: float) -> int:
+    """ImageLocality of a node that reports the image: 0 to 100."""
+    scaled = min(max(size_mb * share_of_nodes, MIN_IMAGE_MB), MAX_IMAGE_MB)
+    return int(100 * (scaled - MIN_IMAGE_MB) / (MAX_IMAGE_MB - MIN_IMAGE_MB))
+
+
+def quantity(text: str) -> float:
+    """CPU in millicores, memory in MiB, or a plain count, of a resource quantity."""
+    for suffix, factor in (("m", 1.0), ("Ki", 1 / 1024), ("Mi", 1.0), ("Gi", 1024.0)):
+        if text.endswith(suffix):
+            return float(text[: -len(suffix)]) * factor
+    return float(text)
+
+
+class Scheduler:
+    """Places pods one at a time."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._api = plane.client(plane.description.rates.scheduler)
+        self._pods = plane.informer(POD).cache
+        self._nodes: dict[str, NodeState] = {}
+        self._order: list[NodeState] = []
+        self._placed: dict[Key, tuple[NodeState, float, float]] = {}
+        self._unschedulable: dict[Key, None] = {}
+        self._start = 0
+        self._requests: dict[tuple[str, str], tuple[float, float]] = {}
+        self._image_score = 0
+        self.queue = plane.queue(self.schedule, 1, "scheduler")
+        plane.informer(NODE).on_change(self._node_changed)
+        plane.informer(POD).on_change(self._pod_changed)
+
+    def _node_changed(self, what: str, obj: Object, _: Object | None) -> None:
+        name, status = obj["metadata"]["name"], obj.get("status", {})
+        if what == "DELETED" or name in self._nodes or obj.get("spec", {}).get("unschedulable"):
+            return
+        room = status["allocatable"]
+        reports = any("virt-launcher" in image["names"][0] for image in status.get("images") or ())
+        node = NodeState(
+            name,
+            quantity(room["cpu"]) * (1 if room["cpu"].endswith("m") else 1000),
+            quantity(room["memory"]),
+            int(room["pods"]),
+            int(room.get("devices.kubevirt.io/kvm", room["pods"])),
+            reports,
+        )
+        node.score = allocation_score(node)
+        self._nodes[name] = node
+        self._order = [self._nodes[name] for name in sorted(self._nodes)]
+        share = sum(node.has_image for node in self._order) / len(self._order)
+        self._image_score = image_score(self._plane.description.nodes.image_gib * 1073.741824, share)
+
+    def _pod_changed(self, what: str, obj: Object, _: Object | None) -> None:
+        meta = obj["metadata"]
+        key = (meta["namespace"], meta["name"])
+        node = obj["spec"].get("nodeName")
+        if what == "DELETED":
+            self._release(key)
+        elif node is None:
+            if "deletionTimestamp" not in meta and key not in self._placed:
+                self.queue.add(key)
+        elif key not in self._placed and node in self._nodes:
+            self._take(key, obj, self._nodes[node])
+
+    def _request(self, pod: Object) -> tuple[float, float]:
+        wanted = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
+        texts = (wanted.get("cpu", "0m"), wanted.get("memory", "0Mi"))
+        if texts not in self._requests:
+            self._requests[texts] = (quantity(texts[0]), quantity(texts[1]))
+        return self._requests[texts]
+
+    def _take(self, key: Key, pod: Object, node: NodeState) -> None:
+        cpu, memory = self._request(pod)
+        node.used_cpu += cpu
+        node.used_memory += memory
+        node.used_pods += 1
+        node.score = allocation_score(node)
+        self._placed[key] = (node, cpu, memory)
+
+    def _release(self, key: Key) -> None:
+        placed = self._placed.pop(key, None)
+        if placed is None:
+            return
+        node, cpu, memory = placed
+        node.used_cpu -= cpu
+        node.used_memory -= memory
+        node.used_pods -= 1
+        node.score = allocation_score(node)
+        for waiting in self._unschedulable:
+            self.queue.add(waiting)
+        self._unschedulable.clear()
+
+    async def schedule(self, key: Key) -> None:
+        """One scheduling cycle and its binding."""
+        pod = self._pods.get(key)
+        if pod is None or pod["spec"].get("nodeName") or key in self._placed:
+            return
+        await self._plane.clock.sleep(self._plane.description.scheduling.pod_s)
+        node = self._choose(pod)
+        if node is None:
+            await self._refuse(key, pod)
+            return
+        self._take(key, pod, node)
+        # binding runs beside the next cycle, as upstream
+        self._plane.spawn(self._bind(key, node.name), f"scheduler bind {key[1]}")
+
+    async def _bind(self, key: Key, node: str) -> None:
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": key[1]}, "target": {"kind": "Node", "name": node}}
+        await self._api.subresource(Ref(POD, *key), "binding", body)
+
+    def _choose(self, pod: Object) -> NodeState | None:
+        cpu, memory = self._request(pod)
+        order, wanted = self._order, max(100, len(self._order) // 2)
+        candidates: list[NodeState] = []
+        for step in range(len(order)):
+            node = order[(self._start + step) % len(order)]
+            if node.fits(cpu, memory):
+                candidates.append(node)
+                if len(candidates) == wanted:
+                    break
+        if not candidates:
+            return None
+        self._start = (self._start + len(candidates)) % len(order)
+        return self._best(candidates, pod["metadata"]["name"])
+
+    def _best(self, candidates: list[NodeState], name: str) -> NodeState:
+        bonus = self._image_score
+        scores = [node.score + bonus if node.has_image else node.score for node in candidates]
+        top = max(scores)
+        best = [node for node, score in zip(candidates, scores, strict=True) if score == top]
+        return best[self._plane.draws.below(len(best), "scheduler tie", name)] if len(best) > 1 else best[0]
+
+    async def _refuse(self, key: Key, pod: Object) -> None:
+        self._unschedulable[key] = None
+        if condition(pod, "PodScheduled").get("reason") == "Unschedulable":
+            return
+        refused = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": f"0/{len(self._order)} nodes are available: insufficient cpu, memory, pods or devices.kubevirt.io/kvm",
+        }
+        await self._api.patch(Ref(POD, *key), {"status": {"conditions": [refused]}}, subresource="status")

@@ -1,0 +1,171 @@
+"""virt-controller's VMI controller: the launcher pod of a VirtualMachineInstance, and its phases."""
+
+from typing import Any
+
+from infra.cluster.kinds import DISRUPTION_BUDGET, POD, VMI
+from infra.cluster.port import Cluster, Object, Ref
+from infra.cluster.virtual.control_plane import ControlPlane, Latest, event_about, owner_reference
+from infra.cluster.virtual.controllers.printable_status import FINAL, condition
+from infra.cluster.virtual.informer import Key
+from infra.errors import AlreadyExists, NotFound
+
+FOREGROUND = "foregroundDeleteVirtualMachine"
+CREATED_BY = "kubevirt.io/created-by"
+DOMAIN = "vm.kubevirt.io/name"
+
+
+def launcher_name(vmi: Object) -> str:
+    """Pod of a VMI: as upstream's generated name, but the same in every run."""
+    return f"virt-launcher-{vmi['metadata']['name']}-{vmi['metadata']['uid'][-5:]}"
+
+
+class InstanceController:
+    """Reconciles VirtualMachineInstances; ten workers."""
+
+    def __init__(self, plane: ControlPlane, api: Cluster) -> None:
+        self._plane = plane
+        self._api = api
+        self._vmis = Latest(plane.informer(VMI))
+        self._pods = plane.informer(POD).cache
+        virt = plane.description.virt
+        self._cpu_s = virt.vmi_reconcile_s
+        self._budgets = virt.disruption_budgets
+        self._made: set[str] = set()
+        self.queue = plane.queue(self.reconcile, virt.vmi_workers, "virt-controller vmi")
+        plane.informer(VMI).on_change(self._vmi_changed)
+        plane.informer(POD).on_change(self._pod_changed)
+
+    def _vmi_changed(self, what: str, obj: Object, _: Object | None) -> None:
+        if what == "DELETED":
+            self._made.discard(obj["metadata"]["uid"])
+        self.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+
+    def _pod_changed(self, what: str, obj: Object, _: Object | None) -> None:
+        labels = obj["metadata"].get("labels") or {}
+        if CREATED_BY in labels:
+            self.queue.add((obj["metadata"]["namespace"], labels[DOMAIN]))
+
+    async def reconcile(self, key: Key) -> None:
+        """Pending -> pod -> Scheduling -> Scheduled; then virt-handler; at the end let go."""
+        vmi = self._vmis.get(key)
+        if vmi is None:
+            return
+        await self._plane.clock.sleep(self._cpu_s)
+        phase = vmi.get("status", {}).get("phase") or ""
+        pod = self._pods.get((key[0], launcher_name(vmi)))
+        if "deletionTimestamp" in vmi["metadata"] or phase in FINAL:
+            await self._let_go(key, vmi, pod, phase)
+        elif phase in ("", "Pending"):
+            await self._launch(key, vmi, pod)
+        elif phase == "Scheduling" and pod is not None:
+            await self._hand_over(key, vmi, pod)
+        elif phase == "Running":
+            await self._follow_ready(key, vmi)
+
+    async def _launch(self, key: Key, vmi: Object, pod: Object | None) -> None:
+        uid = vmi["metadata"]["uid"]
+        if pod is None and uid not in self._made:
+            self._made.add(uid)
+            if self._budgets:
+                await self._make_budget(key, vmi)
+            try:
+                await self._api.create(self._launcher(key, vmi))
+            except AlreadyExists:
+                return
+            await self._api.create(event_about(vmi, "SuccessfulCreate", f"Created virtual machine pod {launcher_name(vmi)}"))
+        elif pod is not None:
+            ready = {"type": "Ready", "status": "False", "reason": "GuestNotRunning"}
+            await self._write(key, {"status": {"phase": "Scheduling", "conditions": [ready]}})
+
+    async def _make_budget(self, key: Key, vmi: Object) -> None:
+        budget = {
+            "apiVersion": DISRUPTION_BUDGET.api_version,
+            "kind": DISRUPTION_BUDGET.kind,
+            "metadata": {
+                "name": f"kubevirt-disruption-budget-{vmi['metadata']['uid'][-5:]}-{key[1]}"[:63],
+                "namespace": key[0],
+                "ownerReferences": [owner_reference(vmi)],
+            },
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {CREATED_BY: vmi["metadata"]["uid"]}}},
+        }
+        try:
+            await self._api.create(budget)
+        except AlreadyExists:
+            return
+        await self._api.create(event_about(vmi, "SuccessfulCreate", "Created PodDisruptionBudget"))
+
+    def _launcher(self, key: Key, vmi: Object) -> Object:
+        nodes = self._plane.description.nodes
+        domain = vmi["spec"]["domain"]
+        cores = (domain.get("cpu") or {}).get("cores", 1)
+        requests = {
+            "cpu": f"{1000 * cores // nodes.cpu_allocation_ratio}m",
+            "memory": f"{round(_memory_mib(domain) + nodes.launcher_overhead_gib * 1024)}Mi",
+            "devices.kubevirt.io/kvm": "1",
+        }
+        claims = [volume["dataVolume"]["name"] for volume in vmi["spec"].get("volumes") or () if "dataVolume" in volume]
+        volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+        labels = {**(vmi["metadata"].get("labels") or {}), CREATED_BY: vmi["metadata"]["uid"], DOMAIN: key[1]}
+        limits = {"devices.kubevirt.io/kvm": "1"}
+        container = {"name": "compute", "image": "virt-launcher", "resources": {"requests": requests, "limits": limits}}
+        spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 30, "restartPolicy": "Never"}
+        if volumes:
+            spec["volumes"] = volumes
+        return {
+            "apiVersion": POD.api_version,
+            "kind": POD.kind,
+            "metadata": {
+                "name": launcher_name(vmi),
+                "namespace": key[0],
+                "labels": {**labels, "kubevirt.io": "virt-launcher"},
+                "ownerReferences": [owner_reference(vmi)],
+            },
+            "spec": spec,
+        }
+
+    async def _hand_over(self, key: Key, vmi: Object, pod: Object) -> None:
+        scheduled = condition(pod, "PodScheduled")
+        if condition(pod, "Ready").get("status") == "True":
+            node = pod["spec"]["nodeName"]
+            status = {"phase": "Scheduled", "nodeName": node, "interfaces": [{"name": "default"}]}
+            await self._write(key, {"metadata": {"labels": {"kubevirt.io/nodeName": node}}, "status": status})
+        elif scheduled.get("reason") == "Unschedulable" and not condition(vmi, "PodScheduled"):
+            kept = vmi["status"].get("conditions") or []
+            await self._write(key, {"status": {"conditions": [*kept, scheduled]}})
+
+    async def _follow_ready(self, key: Key, vmi: Object) -> None:
+        if condition(vmi, "Ready").get("status") != "True":
+            ready = [{"type": "Ready", "status": "True"}, {"type": "LiveMigratable", "status": "True"}]
+            await self._write(key, {"status": {"conditions": ready}})
+
+    async def _let_go(self, key: Key, vmi: Object, pod: Object | None, phase: str) -> None:
+        if pod is not None and "deletionTimestamp" not in pod["metadata"]:
+            await self._delete_pod(key, vmi, pod)
+        held = list(vmi["metadata"].get("finalizers") or ())
+        if phase in FINAL:
+            held = [name for name in held if name == FOREGROUND and pod is not None]
+        elif pod is None and "nodeName" not in vmi["status"]:
+            # no virt-handler ever had it: nobody else will end it (B4: Failed, not Succeeded)
+            await self._write(key, {"status": {"phase": "Failed"}})
+            return
+        if held != list(vmi["metadata"].get("finalizers") or ()):
+            await self._write(key, {"metadata": {"finalizers": held or None}})
+
+    async def _delete_pod(self, key: Key, vmi: Object, pod: Object) -> None:
+        try:
+            await self._api.delete(Ref(POD, key[0], pod["metadata"]["name"]), uid=pod["metadata"]["uid"])
+        except NotFound:
+            return
+        await self._api.create(event_about(vmi, "SuccessfulDelete", f"Deleted virtual machine pod {launcher_name(vmi)}"))
+
+    async def _write(self, key: Key, change: Object) -> None:
+        self._vmis.wrote(await self._api.patch(Ref(VMI, *key), change))
+
+
+def _memory_mib(domain: Object) -> float:
+    text = str((domain.get("memory") or {}).get("guest") or domain.get("resources", {}).get("requests", {}).get("memory", "2Gi"))
+    units = {"Ki": 1 / 1024, "Mi": 1.0, "Gi": 1024.0, "M": 1e6 / 2**20, "G": 1e9 / 2**20}
+    for unit, mib in units.items():
+        if text.endswith(unit):
+            return float(text[: -len(unit)]) * mib
+    return float(text) / 2**20

@@ -1,0 +1,153 @@
+"""Watches: one hub per kind gathers changes and delivers them, a lag later, in shared batches.
+
+A hub keeps the last events as history; a watch that asks for more gets Gone, as on a real server.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from infra.cluster.kinds import Kind
+from infra.cluster.port import Object, WatchBatch, WatchEvent
+from infra.cluster.virtual.loop import VirtualLoop
+from infra.cluster.virtual.selectors import Predicate
+from infra.errors import Gone
+
+
+class Change(NamedTuple):
+    """One change as the store published it: the object before is needed for selector edges."""
+
+    resource_version: int
+    event: WatchEvent
+    before: Object | None
+
+
+def seen_through(change: Change, matches: Predicate) -> WatchEvent | None:
+    """What a watcher with a selector sees of a change: labels that change make ADDED or DELETED."""
+    event, before = change.event, change.before
+    if event.type != "MODIFIED" or before is None:
+        return event if matches(event.object) else None
+    now = matches(event.object)
+    was = matches(before)
+    if now:
+        return event if was else WatchEvent("ADDED", event.object)
+    return WatchEvent("DELETED", event.object) if was else None
+
+
+class WatchStream:
+    """One open watch: an async iterator of batches, ended by the hub or by its reader."""
+
+    def __init__(self, hub: "Hub", namespace: str, matches: Predicate | None) -> None:
+        self._hub = hub
+        self._namespace = namespace
+        self._matches = matches
+        self._buffer: list[WatchEvent] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+        self._error: Exception | None = None
+
+    def __aiter__(self) -> AsyncIterator[WatchBatch]:
+        return self
+
+    async def __anext__(self) -> WatchBatch:
+        while not self._buffer:
+            if self._ended:
+                if self._error is not None:
+                    raise self._error
+                raise StopAsyncIteration
+            self._waiter = self._hub.loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        events, self._buffer = self._buffer, []
+        return WatchBatch(self._hub.loop.now_ns, events)
+
+    def offer(self, changes: list[Change], whole: list[WatchEvent]) -> None:
+        """Take a hub's batch; `whole` is the shared list for watchers that see everything."""
+        if self._matches is None and not self._namespace:
+            events = whole
+        else:
+            events = [seen for change in changes if (seen := self._filtered(change)) is not None]
+            if not events:
+                return
+        self._buffer = events if not self._buffer else self._buffer + events
+        self._wake()
+
+    def _filtered(self, change: Change) -> WatchEvent | None:
+        if self._namespace and change.event.object["metadata"].get("namespace") != self._namespace:
+            return None
+        return change.event if self._matches is None else seen_through(change, self._matches)
+
+    def end(self, error: Exception | None = None) -> None:
+        """End cleanly after what is buffered, or with an error."""
+        self._ended, self._error = True, error
+        self._hub.drop(self)
+        self._wake()
+
+    async def aclose(self) -> None:
+        """Stop watching."""
+        self._ended = True
+        self._hub.drop(self)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Hub:
+    """All watches of one kind."""
+
+    def __init__(self, kind: Kind, loop: VirtualLoop, lag_s: float, history: int) -> None:
+        self.kind = kind
+        self.loop = loop
+        self._lag_ns = round(lag_s * 1e9)
+        self._history: deque[Change] = deque(maxlen=history)
+        self._dropped_version = 0
+        self._pending: list[Change] = []
+        self._streams: dict[WatchStream, None] = {}
+
+    def publish(self, change: Change) -> None:
+        """Keep a change for delivery `lag_s` after the first of its batch."""
+        history = self._history
+        if len(history) == history.maxlen:
+            self._dropped_version = history[0].resource_version
+        history.append(change)
+        if self._streams:
+            if not self._pending:
+                self.loop.call_at_ns(self.loop.now_ns + self._lag_ns, self._flush)
+            self._pending.append(change)
+
+    def _flush(self) -> None:
+        changes, self._pending = self._pending, []
+        whole = [change.event for change in changes]
+        for stream in list(self._streams):
+            stream.offer(changes, whole)
+
+    def open(self, namespace: str, matches: Predicate | None, resource_version: int) -> WatchStream:
+        """Start a watch after a resource version; Gone when that is no longer in history."""
+        if resource_version < self._dropped_version:
+            raise Gone(f"too old resource version: {resource_version} ({self._dropped_version})")
+        stream = WatchStream(self, namespace, matches)
+        undelivered = len(self._pending)
+        known = list(self._history)
+        missed = [c for c in known[: len(known) - undelivered] if c.resource_version > resource_version]
+        if missed:
+            stream.offer(missed, [change.event for change in missed])
+        self._streams[stream] = None
+        return stream
+
+    def drop(self, stream: WatchStream) -> None:
+        """Forget a watch."""
+        self._streams.pop(stream, None)
+
+    def end_all(self, error: Exception | None = None, *, forget_history: bool = False) -> int:
+        """End every watch of this kind (a fault, or the server going away); returns how many."""
+        streams = list(self._streams)
+        if forget_history and self._history:
+            self._dropped_version = self._history[-1].resource_version + 1
+            self._history.clear()
+        for stream in streams:
+            stream.end(error)
+        return len(streams)

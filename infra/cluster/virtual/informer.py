@@ -1,0 +1,69 @@
+"""A controller's cache of one scope, kept by the same list-and-watch as everybody's."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from infra.clock import Clock
+from infra.cluster.port import Cluster, Object, Scope, WatchEvent
+from infra.cluster.reflector import Gap, Listed, Reflector
+
+Handler = Callable[[str, Object, Object | None], None]
+"""Told of a change: ADDED | MODIFIED | DELETED, the object, the cached one before."""
+Key = tuple[str, str]
+
+
+def key_of(obj: Object) -> Key:
+    """Namespace and name."""
+    meta = obj["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+class Informer:
+    """The objects of a scope by (namespace, name), as far as this client has heard."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, scope: Scope) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._scope = scope
+        self._handlers: list[Handler] = []
+        self.cache: dict[Key, Object] = {}
+        self.synced = asyncio.Event()
+
+    def on_change(self, handler: Handler) -> None:
+        """Add a handler; all are called in the order in which they were added."""
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        """List, then watch for ever; lists again when history is gone."""
+        async with aclosing(Reflector(self._cluster, self._scope, self._clock).notices()) as notices:
+            async for notice in notices:
+                if isinstance(notice, Listed):
+                    self._replace(notice.items)
+                    self.synced.set()
+                elif not isinstance(notice, Gap):
+                    for event in notice.events:
+                        self._take(event)
+
+    def _replace(self, items: list[Object]) -> None:
+        seen = {key_of(obj) for obj in items}
+        for key in [key for key in self.cache if key not in seen]:
+            self._tell("DELETED", self.cache.pop(key), None)
+        for obj in items:
+            self._take(WatchEvent("MODIFIED" if key_of(obj) in self.cache else "ADDED", obj))
+
+    def _take(self, event: WatchEvent) -> None:
+        what, obj = event
+        if what == "BOOKMARK":
+            return
+        key = key_of(obj)
+        before = self.cache.get(key)
+        if what == "DELETED":
+            self.cache.pop(key, None)
+        else:
+            self.cache[key] = obj
+        self._tell(what, obj, before)
+
+    def _tell(self, what: str, obj: Object, before: Object | None) -> None:
+        for handler in self._handlers:
+            handler(what, obj, before)

@@ -1,0 +1,41 @@
+"""What slows an API down: client token buckets and a server with a bounded number of workers.
+
+Both are analytic: a reservation returns when it will be served, so a call costs one timer
+however long it queues.
+"""
+
+from heapq import heappop, heappush
+
+
+class TokenBucket:
+    """A client-side rate limiter (client-go's): `qps` tokens per second, at most `burst` saved."""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._interval_ns = round(1e9 / qps) if qps > 0 else 0
+        self._credit_ns = self._interval_ns * max(0, burst - 1)
+        self._next_ns = -(10**18)
+        self.throttled_ns = 0
+
+    def reserve(self, now_ns: int) -> int:
+        """Take a token; returns the moment at which the call may leave."""
+        if not self._interval_ns:
+            return now_ns
+        earliest = max(self._next_ns, now_ns - self._credit_ns)
+        self._next_ns = earliest + self._interval_ns
+        leaves = max(now_ns, earliest)
+        self.throttled_ns += leaves - now_ns
+        return leaves
+
+
+class Servers:
+    """`count` equal workers with one first-come first-served queue."""
+
+    def __init__(self, count: int) -> None:
+        self._free: list[int] = [-(10**18)] * count
+
+    def reserve(self, now_ns: int, service_ns: int) -> int:
+        """Queue for a worker; returns the moment at which the work is done."""
+        starts = max(now_ns, heappop(self._free))
+        done = starts + service_ns
+        heappush(self._free, done)
+        return done

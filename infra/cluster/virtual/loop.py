@@ -1,0 +1,238 @@
+"""An event loop on virtual time: its clock jumps to the next timer when nothing is ready.
+
+asyncio's own C Task and Future, a heap of (when, sequence), no selector: 5 to 10 times leaner
+than the stock loop, and ties fire in the order in which they were made. No real I/O works on it.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from infra.errors import VirtscaleError
+
+T = TypeVar("T")
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""Wall time of virtual time 0: fixed, so that the same seed gives the same bytes."""
+
+
+class Deadlock(VirtscaleError):
+    """Nothing is ready and no timer is set: the text says who waits for ever."""
+
+
+class _Handle:
+    """One scheduled callback; only what asyncio's own primitives need of a handle."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_when")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], when: float = 0.0) -> None:
+        self._callback = callback
+        self._args = args
+        self._when = when
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def when(self) -> float:
+        return self._when
+
+    def run(self) -> None:
+        if not self._cancelled:
+            self._callback(*self._args)
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """Runs tasks in a fixed order on a clock of integer nanoseconds that never waits.
+
+    Callbacks run without `Context.run`: context variables are not isolated per task.
+    """
+
+    def __init__(self, now_ns: int = 0) -> None:
+        self.now_ns = now_ns
+        self._ready: deque[_Handle] = deque()
+        self._timers: list[tuple[int, int, asyncio.Future[None] | _Handle]] = []
+        self._sequence = count()
+        self._running = False
+        self._stopping = False
+        self._closed = False
+        self._debug = False
+        self._generators: WeakSet[Any] = WeakSet()
+        self._exception: BaseException | None = None
+
+    def time(self) -> float:
+        """Virtual seconds, for asyncio's own timeouts."""
+        return self.now_ns / 1e9
+
+    def wake_at(self, when_ns: int) -> asyncio.Future[None]:
+        """A future that is done at `when_ns`: the leanest way to sleep; not cancellable as a timer."""
+        future: asyncio.Future[None] = asyncio.Future(loop=self)
+        heappush(self._timers, (when_ns, next(self._sequence), future))
+        return future
+
+    def call_at_ns(self, when_ns: int, callback: Callable[..., object], *args: Any) -> None:
+        """Run a plain callback at `when_ns`."""
+        heappush(self._timers, (when_ns, next(self._sequence), _Handle(callback, args)))
+
+    # mypy: AbstractEventLoop's signatures are wider than what can happen here
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        """Run at the end of the queue, at the same virtual time."""
+        handle = _Handle(callback, args)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        """Run `delay` virtual seconds from now."""
+        return self.call_at(self.time() + delay, callback, *args)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        """Run at virtual second `when`."""
+        handle = _Handle(callback, args, when)
+        heappush(self._timers, (max(self.now_ns, round(when * 1e9)), next(self._sequence), handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        """A task of this loop."""
+        return asyncio.Task(coro, loop=self, name=name)
+
+    def run_forever(self) -> None:
+        """Run until `stop`; raises Deadlock when nothing can ever happen again."""
+        self._running, self._stopping = True, False
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)
+        asyncio._set_running_loop(self)
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            self._running = False
+            asyncio._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _turn(self) -> None:
+        ready, timers = self._ready, self._timers
+        while ready:
+            ready.popleft().run()
+            if self._exception is not None:
+                error, self._exception = self._exception, None
+                raise error
+        if self._stopping:
+            return
+        if not timers:
+            raise Deadlock(self._who_waits())
+        when = timers[0][0]
+        self.now_ns = when
+        while timers and timers[0][0] == when:
+            due = heappop(timers)[2]
+            if isinstance(due, _Handle):
+                ready.append(due)
+            elif not due.done():
+                due.set_result(None)
+
+    def _who_waits(self) -> str:
+        names = sorted({task.get_name() for task in asyncio.all_tasks(self)})
+        return f"virtual time {self.time():.3f} s: nothing can happen any more; waiting: {', '.join(names[:20])}"
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until a coroutine or future is done and return its result."""
+        task = asyncio.ensure_future(future, loop=self)
+        task.add_done_callback(self._done)
+        try:
+            self.run_forever()
+        finally:
+            task.remove_done_callback(self._done)
+        return task.result()
+
+    def _done(self, _: Any) -> None:
+        self._stopping = True
+
+    def stop(self) -> None:
+        """Stop after the callbacks that are ready now."""
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        """Whether `run_forever` is on the stack."""
+        return self._running
+
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Forget all that is scheduled."""
+        self._ready.clear()
+        self._timers.clear()
+        self._closed = True
+
+    def get_debug(self) -> bool:
+        """asyncio's debug flag; nothing here depends on it."""
+        return self._debug
+
+    def set_debug(self, enabled: bool) -> None:
+        """Keep asyncio's debug flag."""
+        self._debug = enabled
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """Leave the loop with the error: an exception nobody waits for is a bug in the model."""
+        error = context.get("exception")
+        if error is not None and self._running:
+            self._exception = error
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Same as the default: there is no other handler."""
+        self.default_exception_handler(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        """Close generators that were left half way."""
+        for generator in list(self._generators):
+            await generator.aclose()
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """There is no executor on virtual time."""
+
+    def _finalize(self, generator: Any) -> None:
+        self._generators.discard(generator)
+        if not self._closed:
+            self.create_task(generator.aclose())
+
+
+class VirtualClock:
+    """The observer's clock on virtual time."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def now_ns(self) -> int:
+        """Virtual nanoseconds."""
+        return self._loop.now_ns
+
+    def wall(self) -> datetime:
+        """Virtual UTC: the fixed epoch plus virtual time."""
+        return EPOCH + timedelta(microseconds=self._loop.now_ns // 1000)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait without anybody waiting."""
+        await self._loop.wake_at(self._loop.now_ns + max(0, round(seconds * 1e9)))

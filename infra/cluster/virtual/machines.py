@@ -1,0 +1,90 @@
+"""What happens inside the VirtualMachines: boot work on shared disk and CPU, then sshd.
+
+This is the truth behind the observations: a prober sees it later, through its own polling.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from infra.clock import Clock
+from infra.cluster.virtual.capacity import SharedCapacity
+from infra.cluster.virtual.description import Description
+from infra.cluster.virtual.draws import Draws
+
+
+@dataclass(slots=True)
+class Machine:
+    """One powered-on guest; times on the cluster's clock, None until they have come."""
+
+    vm: str
+    disk: str
+    node: str
+    boots: bool
+    sshd_ns: int | None = None
+
+
+class Machines:
+    """All guests of a virtual cluster, by namespace/name of their VirtualMachine."""
+
+    def __init__(self, clock: Clock, description: Description, draws: Draws) -> None:
+        self._clock = clock
+        self._guest = description.guest
+        self._cpu = description.nodes.cpu
+        self._draws = draws
+        self._running: dict[str, Machine] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._nodes: dict[str, SharedCapacity] = {}
+        guest = description.guest
+        self._storage = SharedCapacity(clock, guest.disk_gib_per_s * 1024, 1024.0)
+        self._booted: dict[str, int] = {}
+        self.on_sshd: Callable[[Machine], None] = lambda machine: None
+
+    def power_on(self, vm: str, disk: str, node: str, *, boots: bool) -> None:
+        """The domain of a VirtualMachine runs from now; `boots` False: it never reaches sshd."""
+        machine = self._running[vm] = Machine(vm, disk, node, boots)
+        if boots:
+            task = asyncio.get_running_loop().create_task(self._boot(machine), name=f"guest {vm}")
+            self._tasks[vm] = task
+
+    async def _boot(self, machine: Machine) -> None:
+        guest, ordinal = self._guest, self._booted.get(machine.disk, 0)
+        self._booted[machine.disk] = ordinal + 1
+        first = ordinal == 0
+        await self._storage.use(guest.read_mib + (guest.copy_up_mib if first else 0))
+        work = guest.boot_work_s + (guest.first_boot_work_s if first else 0)
+        await self._node(machine.node).use(
+            self._draws.around_s(work, guest.boot_spread, "boot work", f"{machine.vm} {ordinal}")
+        )
+        machine.sshd_ns = self._clock.now_ns()
+        self._tasks.pop(machine.vm, None)
+        self.on_sshd(machine)
+
+    def _node(self, name: str) -> SharedCapacity:
+        if name not in self._nodes:
+            self._nodes[name] = SharedCapacity(self._clock, float(self._cpu), 1.0)
+        return self._nodes[name]
+
+    def power_off(self, vm: str) -> None:
+        """The domain is gone."""
+        self._running.pop(vm, None)
+        task = self._tasks.pop(vm, None)
+        if task is not None:
+            task.cancel()
+
+    def machine(self, vm: str) -> Machine | None:
+        """The powered-on guest of a VirtualMachine."""
+        return self._running.get(vm)
+
+    def forget_disk(self, disk: str) -> None:
+        """The disk was deleted."""
+        self._booted.pop(disk, None)
+
+    def dump(self) -> dict[str, Any]:
+        """How often each disk has booted: what a later first boot depends on."""
+        return dict(self._booted)
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take the content of a `dump`."""
+        self._booted = dict(state)

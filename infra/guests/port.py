@@ -1,0 +1,51 @@
+"""The seam to what runs inside a VirtualMachine: probe it, run in it, exchange files."""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple, Protocol
+
+
+class Target(NamedTuple):
+    """One guest to probe: VirtualMachine name and, as soon as it is known, its address."""
+
+    vm: str
+    address: str
+
+
+class Answer(NamedTuple):
+    """What a probe saw: step is `tcp_open`, `ssh_banner` or `ssh_ready`.
+
+    `not_yet_ns` is the last moment at which the step had been seen NOT to hold, `seen_ns` the
+    first at which it held; both on the observer's clock.
+    """
+
+    vm: str
+    step: str
+    not_yet_ns: int
+    seen_ns: int
+
+
+class Guests(Protocol):
+    """Guests of one run."""
+
+    steps: tuple[str, ...]
+    """Which of tcp_open, ssh_banner, ssh_ready this world can observe; () when it has no guests."""
+
+    def arm(self, vms: Iterable[str]) -> None:
+        """Make ready to probe these VirtualMachines; before a batch is released."""
+        ...
+
+    def aim(self, target: Target) -> None:
+        """The address of an armed guest is known (or changed): probe there from now on."""
+        ...
+
+    def answers(self) -> AsyncIterator[list[Answer]]:
+        """Batches of answers as they come, until `disarm`."""
+        ...
+
+    def disarm(self) -> None:
+        """Stop probing; ends `answers`."""
+        ...
+
+    async def run(self, vm: str, command: str, timeout_s: float) -> bytes:
+        """Run a command as an authenticated user, return its standard output; GuestError."""
+        ...
