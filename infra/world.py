@@ -5,23 +5,42 @@ retried in another process starts from the same state: the virtual cluster's sta
 the newest commit of the run.
 """
 
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from infra.clock import Clock
-from infra.cluster.port import Cluster
+import pyarrow as pa
+
+from infra.clock import Clock, MonotonicClock
+from infra.cluster.kinds import CONFIG_MAP, KUBEVIRT
+from infra.cluster.port import Cluster, Ref, Scope
+from infra.cluster.real.adapter import KubernetesCluster, connect
+from infra.cluster.virtual.description import Description, load_description
+from infra.cluster.virtual.faults import load_faults
+from infra.cluster.virtual.runtime import VirtualCluster
+from infra.errors import Forbidden, NotFound
+from infra.guests.none import NoGuests
 from infra.guests.port import Guests
+from infra.guests.virtual import VirtualGuests
+from infra.results.manifest import nonce_of
+from infra.results.open import open_store, spool_folder
 from infra.results.port import Results
+from infra.results.run_results import open_results
 
 T = TypeVar("T")
 WorldName = Literal["virtual", "served", "testbed", "kubernetes"]
+WORLD_MARK = Ref(CONFIG_MAP, "kube-system", "virtscale-world")
+"""Left by `virtscale cluster control`: a cluster whose KubeVirt is our virtual controllers."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorldSpec:
-    """What to open. `cluster` is `virtual`, `virtual:PRESET`, `virtual:FILE.toml` or a kubeconfig context."""
+    """What to open. `cluster` is `virtual`, `virtual:PRESET`, `virtual:FILE.toml` or a kubeconfig context.
+
+    `schemas` are the tables that results may be added to; none is enough to look around.
+    """
 
     run_id: str
     store: str
@@ -29,6 +48,12 @@ class WorldSpec:
     seed: int = 1
     faults: str = ""
     background_pods: int = 0
+    schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether the cluster is a model in this process."""
+        return self.cluster == "virtual" or self.cluster.startswith("virtual:")
 
 
 class Runtime(Protocol):
@@ -43,13 +68,27 @@ class Runtime(Protocol):
         ...
 
 
+class LiveRuntime:
+    """A stock event loop, for clusters that live outside this process."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end on the machine's own time."""
+        return self._runner.run(coroutine)
+
+    def state(self) -> bytes:
+        """The cluster keeps its own state."""
+        return b""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a stage works with. `nonce` marks our objects (annotation `virtscale.io/nonce`)."""
+    """What a stage works with. Durations come from `clock`, and from nowhere else."""
 
     name: WorldName
     run_id: str
-    nonce: str
     versions: dict[str, str]
     cluster: Cluster
     guests: Guests
@@ -57,9 +96,19 @@ class World:
     results: Results
     runtime: Runtime
 
+    @property
+    def nonce(self) -> str:
+        """The run's secret mark: annotation `virtscale.io/nonce` of every object that is ours."""
+        return nonce_of(self.results.store, self.run_id)
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run one stage coroutine on this world's event loop."""
         return self.runtime.run(coroutine)
+
+
+def description_of(cluster: str) -> Description:
+    """The description behind `virtual`, `virtual:PRESET` or `virtual:FILE.toml`."""
+    return load_description(cluster.partition(":")[2] or "study")
 
 
 @contextmanager
@@ -69,6 +118,77 @@ def open_world(spec: WorldSpec) -> Iterator[World]:
     Raises:
         ClusterError: unknown context, unreachable API server, unreadable cluster description.
         StoreError: the store cannot be used.
+        ProfileError: the faults file is wrong.
     """
-    raise NotImplementedError(spec)
-    yield
+    opened = _virtual(spec) if spec.is_virtual else _live(spec)
+    with opened as world:
+        yield world
+
+
+def _results(spec: WorldSpec, world: WorldName) -> Results:
+    store = open_store(spec.store)
+    return open_results(store, spec.run_id, world, spec.schemas, spool_folder(store, spec.run_id))
+
+
+@contextmanager
+def _virtual(spec: WorldSpec) -> Iterator[World]:
+    description = description_of(spec.cluster)
+    inside = VirtualCluster(description, spec.seed, load_faults(spec.faults))
+    results = _results(spec, "virtual")
+    try:
+        inside.open(results.last_state())
+        yield World(
+            name="virtual",
+            run_id=spec.run_id,
+            versions={
+                "kubernetes": description.kubernetes,
+                "kubevirt": description.kubevirt,
+                "cdi": description.cdi,
+                "preset": description.name,
+            },
+            cluster=inside.client,
+            guests=VirtualGuests(inside.plane.machines, inside.loop, description.guest, description.probing),
+            clock=inside.server.clock,
+            results=results,
+            runtime=inside,
+        )
+    finally:
+        inside.close()
+        results.close()
+
+
+@contextmanager
+def _live(spec: WorldSpec) -> Iterator[World]:
+    with asyncio.Runner() as runner:
+        cluster = runner.run(connect(spec.cluster))
+        try:
+            name, versions = runner.run(_look_around(cluster))
+            with closing(_results(spec, name)) as results:
+                yield World(
+                    name=name,
+                    run_id=spec.run_id,
+                    versions=versions,
+                    cluster=cluster,
+                    guests=NoGuests(),
+                    clock=MonotonicClock(),
+                    results=results,
+                    runtime=LiveRuntime(runner),
+                )
+        finally:
+            runner.run(cluster.close())
+
+
+async def _look_around(cluster: KubernetesCluster) -> tuple[WorldName, dict[str, str]]:
+    """Which world a context leads to, and the versions it says."""
+    versions = {"kubernetes": cluster.version}
+    try:
+        found = await cluster.list(Scope(KUBEVIRT), limit=1)
+        for kubevirt in found.items:
+            versions["kubevirt"] = kubevirt.get("status", {}).get("observedKubeVirtVersion", "unknown")
+    except (NotFound, Forbidden):
+        versions["kubevirt"] = "unknown"
+    try:
+        await cluster.get(WORLD_MARK)
+    except (NotFound, Forbidden):
+        return "kubernetes", versions
+    return "testbed", versions

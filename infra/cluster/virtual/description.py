@@ -78,7 +78,6 @@ class Virt(Part):
     vm_workers: int = Field(3, description="VM queue threads; KubeVirt 1.6")
     vmi_workers: int = Field(10, description="VMI queue threads; KubeVirt 1.6")
     api_replicas: int = Field(13, description="virt-api replicas: nodes / 10; KubeVirt 1.6")
-    start_calls: int = Field(2, description="API calls of virt-api per start or stop besides the patch; code reading")
     vm_reconcile_s: float = Field(0.004, description="CPU of one VM reconcile; assumption")
     vmi_reconcile_s: float = Field(0.002, description="CPU of one VMI reconcile; assumption")
     disruption_budgets: bool = Field(False, description="a PodDisruptionBudget per VMI; before kubevirt#13764")

@@ -26,7 +26,7 @@ class Machine:
 
 
 class Machines:
-    """All guests of a virtual cluster, by namespace/name of their VirtualMachine."""
+    """All guests of a virtual cluster, by the name of their VirtualMachine (a run has one namespace)."""
 
     def __init__(self, clock: Clock, description: Description, draws: Draws) -> None:
         self._clock = clock

@@ -28,9 +28,9 @@ class VirtualCluster:
 
     def __init__(self, description: Description, seed: int, faults: FaultPlan) -> None:
         self.description = description
-        self._loop = VirtualLoop()
-        self._runner = asyncio.Runner(loop_factory=lambda: self._loop)
-        self.server = ApiServer(self._loop, description, seed)
+        self.loop = VirtualLoop()
+        self._runner = asyncio.Runner(loop_factory=lambda: self.loop)
+        self.server = ApiServer(self.loop, description, seed)
         self._draws = Draws(seed)
         self.plane = ControlPlane(
             self.server.client, self.server.clock, description, self._draws, Faults(faults, self._draws)
@@ -43,7 +43,7 @@ class VirtualCluster:
         gc.set_threshold(100_000, 50, 100)
         if state:
             saved = orjson.loads(state)
-            self._loop.now_ns = saved["now_ns"]
+            self.loop.now_ns = saved["now_ns"]
             self.server.store.load(saved["store"])
             self.plane.machines.load(saved["disks"])
         else:
@@ -63,7 +63,7 @@ class VirtualCluster:
     def state(self) -> bytes:
         """Everything a later opening needs, as JSON."""
         saved = {
-            "now_ns": self._loop.now_ns,
+            "now_ns": self.loop.now_ns,
             "store": self.server.store.dump(),
             "disks": self.plane.machines.dump(),
         }

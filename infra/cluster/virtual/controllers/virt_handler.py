@@ -40,7 +40,7 @@ class Handlers:
 
     async def _start(self, key: Key, vmi: Object) -> None:
         uid, node = vmi["metadata"]["uid"], vmi["status"]["nodeName"]
-        name = f"{key[0]}/{key[1]}"
+        name = key[1]
         virt, draws = self._virt, self._plane.draws
         await self._plane.clock.sleep(draws.around_s(virt.domain_start_s, virt.domain_spread, "domain start", name))
         boots = not self._plane.faults.strikes("never-boots", vmi)
@@ -55,7 +55,7 @@ class Handlers:
     async def _stop(self, key: Key, vmi: Object) -> None:
         uid, node = vmi["metadata"]["uid"], vmi["status"]["nodeName"]
         await self._plane.clock.sleep(self._virt.domain_stop_s)
-        self._plane.machines.power_off(f"{key[0]}/{key[1]}")
+        self._plane.machines.power_off(key[1])
         phase = "Succeeded" if vmi["status"]["phase"] == "Running" else "Failed"
         await self._client(node).patch(Ref(VMI, *key), {"status": {"phase": phase}})
         self._busy.discard(uid)

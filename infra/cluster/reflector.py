@@ -1,0 +1,128 @@
+"""One observer of a scope: lists, watches, resumes, lists again when history is gone.
+
+A watch that ends cleanly is resumed at the last resource version: nothing is missed, it is only
+counted. After a broken connection it is resumed as well, but nobody looked meanwhile: a Gap. When
+the server no longer keeps the version (Gone), the Gap is followed by a new Listed.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from random import Random
+from typing import Any, NamedTuple
+
+from infra.clock import Clock
+from infra.cluster.port import Cluster, Object, Scope, WatchBatch, list_all
+from infra.errors import Gone, Throttled, Unavailable, Unknown, Unreachable
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 30.0
+TRANSIENT = (Unavailable, Unknown, Unreachable, Throttled)
+
+
+class Listed(NamedTuple):
+    """All objects of the scope at `ns`: what is not in it does not exist."""
+
+    items: list[Object]
+    ns: int
+
+
+Changed = WatchBatch
+"""Changes as the watch delivered them, bookmarks included; shared and read-only."""
+
+
+class Gap(NamedTuple):
+    """Nobody was looking between these two moments of the observer's clock."""
+
+    from_ns: int
+    to_ns: int
+
+
+Notice = Listed | Changed | Gap
+
+
+class Reflector:
+    """Observes one scope; `resumed`, `relists` and `broken` count what happened to its watch."""
+
+    def __init__(self, cluster: Cluster, scope: Scope, clock: Clock) -> None:
+        self.resumed = 0
+        self.relists = 0
+        self.broken = 0
+        self._cluster = cluster
+        self._scope = scope
+        self._clock = clock
+        self._version = ""
+        self._heard_ns = 0
+        self._opened_ns = 0
+        self._failures = 0
+        self._jitter = Random(str(scope))
+
+    async def notices(self) -> AsyncGenerator[Notice, None]:
+        """Listed first, then changes and gaps, for ever."""
+        yield await self._list()
+        while True:
+            try:
+                async with aclosing(self._changes()) as changes:
+                    async for batch in changes:
+                        yield batch
+                self.resumed += 1
+                await self._breathe()
+            except Gone:
+                self.relists += 1
+                lost_ns = self._heard_ns
+                listed = await self._list()
+                yield Gap(lost_ns, listed.ns)
+                yield listed
+            except TRANSIENT as error:
+                self.broken += 1
+                lost_ns = self._heard_ns
+                await self._pause(error)
+                yield Gap(lost_ns, await self._answered())
+
+    async def _changes(self) -> AsyncGenerator[WatchBatch, None]:
+        self._opened_ns = self._clock.now_ns()
+        stream: Any = self._cluster.watch(self._scope, self._version)
+        try:
+            async for batch in stream:
+                self._version = batch.events[-1].object["metadata"]["resourceVersion"]
+                self._heard_ns = batch.received_ns
+                self._failures = 0
+                yield batch
+        finally:
+            if hasattr(stream, "aclose"):
+                await stream.aclose()
+
+    async def _breathe(self) -> None:
+        """A server that ends every watch at once is not asked in a busy loop."""
+        now_ns = self._clock.now_ns()
+        said_nothing = self._heard_ns <= self._opened_ns
+        if said_nothing and now_ns - self._opened_ns < FIRST_PAUSE_S * 1e9:
+            await self._clock.sleep(FIRST_PAUSE_S)
+        self._heard_ns = now_ns
+
+    async def _list(self) -> Listed:
+        while True:
+            try:
+                answer = await list_all(self._cluster, self._scope)
+            except (*TRANSIENT, Gone) as error:
+                await self._pause(error)
+                continue
+            self._version, self._heard_ns = answer.resource_version, self._clock.now_ns()
+            return Listed(answer.items, self._heard_ns)
+
+    async def _answered(self) -> int:
+        """When the API server answered again; the watch goes on from there without loss."""
+        while True:
+            try:
+                await self._cluster.list(self._scope, limit=1)
+            except TRANSIENT as error:
+                await self._pause(error)
+                continue
+            self._heard_ns = self._clock.now_ns()
+            return self._heard_ns
+
+    async def _pause(self, error: Exception) -> None:
+        """Exponential, jittered (0.5 to 1 of it); what the server asks for when it says so."""
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
+        self._failures = min(self._failures + 1, 16)
+        asked = error.retry_after_s if isinstance(error, Throttled) else 0.0
+        await self._clock.sleep(max(asked, longest * self._jitter.uniform(0.5, 1.0)))

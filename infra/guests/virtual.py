@@ -1,0 +1,92 @@
+"""Guests of the virtual cluster, seen through a model of the real prober: polling, one connection each."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+from infra.cluster.virtual.description import Guest, Probing
+from infra.cluster.virtual.loop import VirtualLoop
+from infra.cluster.virtual.machines import Machine, Machines
+from infra.errors import GuestError
+from infra.guests.port import Answer, Target
+
+COMMAND_S = 0.3
+"""One command over an open connection; assumption (real guests: 0.1 to 1 s)."""
+
+
+class VirtualGuests:
+    """Watches armed guests from the moment their address is known."""
+
+    steps = ("tcp_open", "ssh_banner", "ssh_ready")
+
+    def __init__(self, machines: Machines, loop: VirtualLoop, guest: Guest, probing: Probing) -> None:
+        self._machines = machines
+        self._loop = loop
+        self._interval_ns = round(probing.interval_s * 1e9)
+        self._banner_ns = round(guest.banner_after_s * 1e9)
+        self._command_ns = round(guest.command_after_s * 1e9)
+        self._armed: set[str] = set()
+        self._aimed_ns: dict[str, int] = {}
+        self._buffer: list[Answer] = []
+        self._waiter: asyncio.Future[None] | None = None
+        machines.on_sshd = self._sshd
+
+    def arm(self, vms: Iterable[str]) -> None:
+        """Expect these VirtualMachines."""
+        self._armed = set(vms)
+        self._aimed_ns.clear()
+        self._buffer.clear()
+
+    def aim(self, target: Target) -> None:
+        """Poll a guest from now on."""
+        if target.vm in self._armed and target.vm not in self._aimed_ns:
+            self._aimed_ns[target.vm] = self._loop.now_ns
+
+    def _sshd(self, machine: Machine) -> None:
+        vm = machine.vm
+        aimed = self._aimed_ns.get(vm)
+        if vm not in self._armed or aimed is None or machine.sshd_ns is None:
+            return
+        # polls happen at aim + k * interval: the first one at or after the port opened sees it
+        polls = -(-(machine.sshd_ns - aimed) // self._interval_ns)
+        opened = aimed + polls * self._interval_ns
+        banner = max(opened, machine.sshd_ns + self._banner_ns)
+        self._at(Answer(vm, "tcp_open", opened - self._interval_ns, opened))
+        self._at(Answer(vm, "ssh_banner", opened, banner))
+        self._at(Answer(vm, "ssh_ready", banner, banner + self._command_ns))
+
+    def _at(self, answer: Answer) -> None:
+        self._loop.call_at_ns(answer.seen_ns, self._tell, answer)
+
+    def _tell(self, answer: Answer) -> None:
+        if answer.vm not in self._armed:
+            return
+        self._buffer.append(answer)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def answers(self) -> AsyncIterator[list[Answer]]:
+        """Answers in batches, until `disarm`."""
+        while self._armed:
+            if not self._buffer:
+                self._waiter = self._loop.create_future()
+                await self._waiter
+            batch, self._buffer = self._buffer, []
+            yield batch
+
+    def disarm(self) -> None:
+        """Stop polling."""
+        self._armed = set()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def run(self, vm: str, command: str, timeout_s: float) -> bytes:
+        """Run a command: only its time is modelled, its output is empty.
+
+        Raises:
+            GuestError: the guest is off or has no sshd yet.
+        """
+        machine = self._machines.machine(vm)
+        if machine is None or machine.sshd_ns is None:
+            raise GuestError(f"guest {vm}: no sshd answers; is it running?")
+        await self._loop.wake_at(self._loop.now_ns + round(min(COMMAND_S, timeout_s) * 1e9))
+        return b""
