@@ -1,0 +1,182 @@
+"""Plain values to manifests: every object that virtscale creates is made here, marked as ours.
+
+Pure functions. The run label is on everything, on VirtualMachine templates too, so that the
+DataVolumes, claims, instances and pods that controllers derive carry it as well; the nonce is an
+annotation, so nobody can own our objects by copying a label.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from infra.cluster.port import Object
+
+RUN_LABEL = "virtscale.io/run"
+STAGE_LABEL = "virtscale.io/stage"
+NONCE = "virtscale.io/nonce"
+IMMEDIATE = "cdi.kubevirt.io/storage.bind.immediate.requested"
+ROOT_DISK = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Whose object it is: run, the run's secret nonce, and the stage that needs it."""
+
+    run_id: str
+    nonce: str
+    stage: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of every object of ours."""
+        return {RUN_LABEL: self.run_id, STAGE_LABEL: self.stage}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Annotations of every object of ours."""
+        return {NONCE: self.nonce}
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """How a volume is asked for."""
+
+    size_gib: int
+    storage_class: str
+    access_mode: str
+    volume_mode: str
+
+    @property
+    def storage(self) -> Object:
+        """The `storage` section of a DataVolume."""
+        return {
+            "storageClassName": self.storage_class,
+            "accessModes": [self.access_mode],
+            "volumeMode": self.volume_mode,
+            "resources": {"requests": {"storage": f"{self.size_gib}Gi"}},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The shape of a VirtualMachine; `network` names a NetworkAttachmentDefinition, "" is the pod network."""
+
+    cores: int
+    memory_gib: float
+    disk: Disk
+    network: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The DataSource that a disk is cloned from."""
+
+    namespace: str
+    name: str
+
+
+def disk_name(vm: str) -> str:
+    """Name of a VirtualMachine's DataVolume and claim."""
+    return f"{vm}-{ROOT_DISK}"
+
+
+def run_selector(run_id: str, stage: str = "") -> str:
+    """Label selector of a run's objects, of one stage if given."""
+    return f"{RUN_LABEL}={run_id}" + (f",{STAGE_LABEL}={stage}" if stage else "")
+
+
+def memory_quantity(gib: float) -> str:
+    """GiB as a Kubernetes quantity."""
+    return f"{int(gib)}Gi" if gib == int(gib) else f"{round(gib * 1024)}Mi"
+
+
+def _object(api_version: str, kind: str, metadata: Object, **rest: Any) -> Object:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+
+
+def _metadata(name: str, namespace: str, mark: Mark, **annotations: str) -> Object:
+    place = {"namespace": namespace} if namespace else {}
+    return {"name": name, **place, "labels": mark.labels, "annotations": {**mark.annotations, **annotations}}
+
+
+def virtual_machine(name: str, namespace: str, mark: Mark, machine: Machine, source: Source) -> Object:
+    """A halted VirtualMachine whose root disk is cloned from a DataSource."""
+    spec = {
+        "runStrategy": "Halted",
+        "dataVolumeTemplates": [_root_template(name, mark, machine.disk, source)],
+        "template": {
+            "metadata": {"labels": mark.labels, "annotations": mark.annotations},
+            "spec": _instance_spec(name, machine),
+        },
+    }
+    return _object("kubevirt.io/v1", "VirtualMachine", _metadata(name, namespace, mark), spec=spec)
+
+
+def _root_template(vm: str, mark: Mark, disk: Disk, source: Source) -> Object:
+    annotations = {**mark.annotations, IMMEDIATE: "true"}
+    return {
+        "metadata": {"name": disk_name(vm), "labels": mark.labels, "annotations": annotations},
+        "spec": {"sourceRef": _source_ref(source), "storage": disk.storage},
+    }
+
+
+def _source_ref(source: Source) -> Object:
+    return {"kind": "DataSource", "name": source.name, "namespace": source.namespace}
+
+
+def _instance_spec(vm: str, machine: Machine) -> Object:
+    network, interface = _network(machine.network)
+    return {
+        "evictionStrategy": "LiveMigrate",
+        "terminationGracePeriodSeconds": 0,
+        "domain": {
+            "cpu": {"cores": machine.cores, "sockets": 1, "threads": 1},
+            "memory": {"guest": memory_quantity(machine.memory_gib)},
+            "devices": {
+                "disks": [{"name": ROOT_DISK, "disk": {"bus": "virtio"}, "bootOrder": 1}],
+                "interfaces": [interface],
+            },
+        },
+        "networks": [network],
+        "volumes": [{"name": ROOT_DISK, "dataVolume": {"name": disk_name(vm)}}],
+    }
+
+
+def _network(network: str) -> tuple[Object, Object]:
+    if network:
+        interface = {"name": "net", "bridge": {}, "model": "virtio"}
+        return {"name": "net", "multus": {"networkName": network}}, interface
+    return {"name": "default", "pod": {}}, {"name": "default", "masquerade": {}, "model": "virtio"}
+
+
+def golden_data_volume(name: str, namespace: str, mark: Mark, url: str, disk: Disk) -> Object:
+    """The imported golden image; `url` is docker://... (a registry) or http(s)://..."""
+    source = {"registry": {"url": url}} if url.startswith("docker://") else {"http": {"url": url}}
+    metadata = _metadata(name, namespace, mark, **{IMMEDIATE: "true"})
+    return _object(
+        "cdi.kubevirt.io/v1beta1", "DataVolume", metadata, spec={"source": source, "storage": disk.storage}
+    )
+
+
+def clone_data_volume(name: str, namespace: str, mark: Mark, disk: Disk, source: Source) -> Object:
+    """One clone of a DataSource without a VirtualMachine (the canary)."""
+    metadata = _metadata(name, namespace, mark, **{IMMEDIATE: "true"})
+    spec = {"sourceRef": _source_ref(source), "storage": disk.storage}
+    return _object("cdi.kubevirt.io/v1beta1", "DataVolume", metadata, spec=spec)
+
+
+def volume_snapshot(name: str, namespace: str, mark: Mark, snapshot_class: str, claim: str) -> Object:
+    """A VolumeSnapshot of a claim."""
+    spec = {"volumeSnapshotClassName": snapshot_class, "source": {"persistentVolumeClaimName": claim}}
+    metadata = _metadata(name, namespace, mark)
+    return _object("snapshot.storage.k8s.io/v1", "VolumeSnapshot", metadata, spec=spec)
+
+
+def data_source(name: str, namespace: str, mark: Mark, snapshot: str) -> Object:
+    """A DataSource that points at a VolumeSnapshot of the same namespace."""
+    spec = {"source": {"snapshot": {"name": snapshot, "namespace": namespace}}}
+    return _object("cdi.kubevirt.io/v1beta1", "DataSource", _metadata(name, namespace, mark), spec=spec)
+
+
+def namespace(name: str, mark: Mark) -> Object:
+    """A namespace of ours."""
+    return _object("v1", "Namespace", _metadata(name, "", mark))

@@ -1,0 +1,131 @@
+"""One measured batch: a timeline of steps per VirtualMachine on the observer's clock.
+
+Every VM has one state, `ok | timeout | failed | lost`; while it is open (not decided yet) its
+steps take the first moment at which they were seen to hold. What was not seen stays None.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from infra.clock import Clock
+from tasks.records import STEPS
+
+NS = 1e9
+Moments = list[int | None]
+
+
+class Batch:
+    """N VirtualMachines, released together at `released_ns`; index `i` is a VM throughout.
+
+    `finished` is done when no VM is open any more. Observers write into `seen` (and `not_yet`,
+    the last moment at which a step was seen not to hold, where an observer knows it).
+    """
+
+    def __init__(self, stage: str, names: Sequence[str]) -> None:
+        n = len(names)
+        self.stage = stage
+        self.names = list(names)
+        self.index = {name: i for i, name in enumerate(names)}
+        self.seen: dict[str, Moments] = {step: [None] * n for step in ("acknowledged", *STEPS[stage])}
+        self.not_yet: dict[str, Moments] = {}
+        self.requested: Moments = [None] * n
+        self.attempts = [0] * n
+        self.state: list[str] = [""] * n
+        self.reason: list[str | None] = [None] * n
+        self.ended: Moments = [None] * n
+        self.uids: list[str] = [""] * n
+        self.throttled = 0
+        self.unavailable = 0
+        self.released_ns = 0
+        self.released_at: datetime | None = None
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open = n
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def release(self, clock: Clock) -> None:
+        """T0 of every step of every VM; what held before holds from then on."""
+        self.released_ns = clock.now_ns()
+        self.released_at = clock.wall()
+        for column in (*self.seen.values(), self.ended):
+            for i, ns in enumerate(column):
+                if ns is not None:
+                    column[i] = self.released_ns
+        self._check()
+
+    def mark(self, step: str, i: int, ns: int) -> None:
+        """A step of an open VM was seen to hold; only the first time counts."""
+        column = self.seen[step]
+        if column[i] is None and not self.state[i]:
+            column[i] = ns
+
+    def succeed(self, i: int, ns: int | None) -> None:
+        """A VM has reached the batch's end point, at `ns`."""
+        if not self.state[i]:
+            self.ended[i] = ns
+            self.end(i, "ok")
+
+    def end(self, i: int, state: str, reason: str | None = None) -> None:
+        """Decide a VM; the first decision stays."""
+        if self.state[i]:
+            return
+        self.state[i] = state
+        self.reason[i] = reason
+        self._open -= 1
+        self._check()
+
+    def _check(self) -> None:
+        if self._open == 0 and self.released_ns and not self.finished.done():
+            self.finished.set_result(None)
+
+    def close(self, state: str, reason: str | None = None) -> None:
+        """Decide every VM that is still open."""
+        for i, decided in enumerate(self.state):
+            if not decided:
+                self.end(i, state, reason)
+
+    def where(self, *states: str) -> list[int]:
+        """Which VMs are in one of these states."""
+        return [i for i, state in enumerate(self.state) if state in states]
+
+    def seconds(self, moments: Moments) -> list[float | None]:
+        """Moments as seconds from the release."""
+        start = self.released_ns
+        return [None if ns is None else (ns - start) / NS for ns in moments]
+
+    def last_s(self, moments: Moments) -> float | None:
+        """The last of some moments, from the release; None when one of them was not seen."""
+        reached = [ns for ns in moments if ns is not None]
+        return (max(reached) - self.released_ns) / NS if reached and len(reached) == len(moments) else None
+
+    def rows(self, size: int) -> list[dict[str, Any]]:
+        """One row per VM, columns as in the stage's VM table."""
+        columns = self._columns()
+        names = list(columns)
+        return [
+            {"batch": size, **dict(zip(names, values, strict=True))}
+            for values in zip(*columns.values(), strict=True)
+        ]
+
+    def _columns(self) -> dict[str, Sequence[Any]]:
+        columns: dict[str, Sequence[Any]] = {
+            "vm": self.names,
+            "state": self.state,
+            "reason": self.reason,
+            "attempts": self.attempts,
+            "requested_s": self.seconds(self.requested),
+        }
+        for step in STEPS[self.stage]:
+            columns[f"{step}_s"] = self.seconds(self.seen[step])
+            if step in self.not_yet:
+                columns[f"{step}_error_s"] = self._errors(step)
+        return columns
+
+    def _errors(self, step: str) -> list[float | None]:
+        """From the last "not yet", or the release, to the first "yes"."""
+        pairs = zip(self.not_yet[step], self.seen[step], strict=True)
+        start = self.released_ns
+        return [None if a is None or b is None else (b - max(a, start)) / NS for a, b in pairs]

@@ -1,0 +1,127 @@
+"""From the timelines of a batch to its rows: headline, verdict, percentiles."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.analysis.percentiles import BatchKey, percentile_rows
+from tasks.analysis.verdicts import BatchFacts, verdict
+from tasks.batch import NS, Batch
+from tasks.profile import Limits
+from tasks.quiesce import Quiet
+from tasks.records import VM_TABLES
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a batch's row says besides its timelines.
+
+    `study_step` is the study's end point; `steps` are those this world can observe (None: all).
+    """
+
+    size: int
+    repeat: int
+    limit_s: float
+    end_step: str
+    study_step: str = ""
+    asked_rate_per_s: float | None = None
+    gap_s: float = 0.0
+    clone_failures: int = 0
+    clone_fallbacks: int = 0
+    quiet: Quiet | None = None
+    steps: Collection[str] | None = None
+    other: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Rows of one measured batch, ready to be stored."""
+
+    batch: dict[str, Any]
+    vms: list[dict[str, Any]]
+    percentiles: list[dict[str, Any]]
+
+    @property
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Table name to rows."""
+        vm_table = VM_TABLES[self.batch["stage"]]
+        return {vm_table: self.vms, "percentiles": self.percentiles, "batches": [self.batch]}
+
+
+def outcome(batch: Batch, seen: Circumstances, limits: Limits) -> Outcome:
+    """Everything that is stored of one batch."""
+    vms = batch.rows(seen.size)
+    key = BatchKey(batch.stage, seen.size, seen.repeat)
+    return Outcome(_row(batch, seen, limits), vms, percentile_rows(key, vms, seen.limit_s, seen.steps))
+
+
+def _row(batch: Batch, seen: Circumstances, limits: Limits) -> dict[str, Any]:
+    facts = _facts(batch, seen)
+    grade, reasons = verdict(facts, limits)
+    quiet = seen.quiet
+    study = batch.last_s(batch.seen[seen.study_step]) if seen.study_step else None
+    return {
+        "stage": batch.stage,
+        "batch": seen.size,
+        "repeat": seen.repeat,
+        "released_at": batch.released_at,
+        "n": facts.n,
+        "n_ok": facts.n_ok,
+        "n_timeout": facts.n_timeout,
+        "n_failed": facts.n_failed,
+        "n_lost": facts.n_lost,
+        "asked_rate_per_s": seen.asked_rate_per_s,
+        "achieved_rate_per_s": facts.achieved_rate_per_s,
+        "limit_s": seen.limit_s,
+        "end_to_end_s": batch.last_s(batch.ended),
+        "end_to_end_error_s": _last_error_s(batch, seen.end_step),
+        "study_end_to_end_s": study,
+        "quiesce_s": quiet.quiesce_s if quiet else None,
+        "leftovers": quiet.leftovers if quiet else None,
+        "verdict": grade,
+        "reasons": reasons,
+    }
+
+
+def _facts(batch: Batch, seen: Circumstances) -> BatchFacts:
+    quiet = seen.quiet
+    return BatchFacts(
+        n=len(batch),
+        n_ok=len(batch.where("ok")),
+        n_timeout=len(batch.where("timeout")),
+        n_failed=len(batch.where("failed")),
+        n_lost=len(batch.where("lost")),
+        clone_failures=seen.clone_failures,
+        clone_fallbacks=seen.clone_fallbacks,
+        longest_watch_gap_s=seen.gap_s,
+        asked_rate_per_s=seen.asked_rate_per_s,
+        achieved_rate_per_s=achieved_rate_per_s(batch),
+        requests=sum(batch.attempts),
+        throttled_requests=batch.throttled,
+        leftovers=quiet.leftovers if quiet else 0,
+        quiesced=quiet is None or quiet.quiet or quiet.leftovers > 0,
+        other=(*seen.other, *_server_errors(batch)),
+    )
+
+
+def _server_errors(batch: Batch) -> list[tuple[str, str]]:
+    """5xx answers are part of a storm as 429s are; more of them than VMs is a cluster that was away."""
+    if batch.unavailable <= len(batch):
+        return []
+    return [("api_unavailable", f"{batch.unavailable:,} requests answered 5xx")]
+
+
+def achieved_rate_per_s(batch: Batch) -> float | None:
+    """VMs acknowledged per second, from the release to the last acknowledgement."""
+    moments = [ns for ns in batch.seen["acknowledged"] if ns is not None]
+    span_s = (max(moments) - batch.released_ns) / NS if moments else 0.0
+    return len(moments) / span_s if span_s > 0 else None
+
+
+def _last_error_s(batch: Batch, step: str) -> float | None:
+    """How wide the interval was in which the last VM was seen to finish."""
+    if step not in batch.not_yet or batch.last_s(batch.ended) is None:
+        return None
+    last = max(range(len(batch)), key=lambda i: batch.ended[i] or 0)
+    before, seen = batch.not_yet[step][last], batch.seen[step][last]
+    return None if before is None or seen is None else (seen - max(before, batch.released_ns)) / NS

@@ -1,0 +1,215 @@
+"""VirtualMachines come into being: all creates released together, watched until each can be started.
+
+A VM is deployed at the first moment at which all three hold: its DataVolume has Succeeded (it may
+vanish afterwards), its claim is Bound, and the VM says Stopped. A VM says Stopped before its
+DataVolume exists as well, so Stopped alone means nothing. The study's end point is earlier: the
+VM acknowledged and its claim Bound.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra import manifests
+from infra.cluster.kinds import DATA_VOLUME, PVC, VM
+from infra.cluster.port import Object, Ref, Scope
+from infra.errors import NotFound
+from infra.manifests import Machine, Source, disk_name, run_selector
+from infra.world import World
+from tasks.batch import Batch
+from tasks.golden_image import CLONE_TYPE, EXPECTED_CLONE, root_disk, sources_of
+from tasks.observing import View, observing
+from tasks.ownership import mark_of
+from tasks.profile import Profile
+from tasks.requests import Order, drive, is_marked
+
+ERROR_PATIENCE_S = 60.0
+"""How long a VM may say DataVolumeError: healthy clones say it for 0.1 s, broken ones for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which VMs are made, for which stage, how fast, and how long is waited."""
+
+    stage: str
+    names: list[str]
+    rate_per_s: float | None
+    limit_s: float
+
+
+@dataclass(slots=True)
+class Clones:
+    """What became of the disks of a batch, seen through VM, DataVolume and claim.
+
+    The lists say what holds now, by the index of the VM; handlers are called for every event of
+    the namespace's run, so they are plain look-ups.
+    """
+
+    batch: Batch
+    disks: dict[str, int] = field(init=False)
+    succeeded: list[bool] = field(init=False)
+    bound: list[bool] = field(init=False)
+    stopped: list[bool] = field(init=False)
+    in_error: dict[int, int] = field(default_factory=dict)
+    failures: int = 0
+    fallbacks: int = 0
+
+    def __post_init__(self) -> None:
+        n = len(self.batch)
+        self.disks = {disk_name(name): i for i, name in enumerate(self.batch.names)}
+        self.succeeded, self.bound, self.stopped = [False] * n, [False] * n, [False] * n
+
+    def vm(self, event: str, obj: Object, ns: int) -> None:
+        """A VirtualMachine changed."""
+        i = self.batch.index.get(obj["metadata"]["name"])
+        if i is None or self.batch.state[i]:
+            return
+        if event == "DELETED":
+            self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
+            return
+        status = obj.get("status")
+        printable = status.get("printableStatus", "") if status else ""
+        if printable != "DataVolumeError":
+            self.in_error.pop(i, None)
+        elif i not in self.in_error:
+            self.in_error[i] = ns
+            asyncio.get_running_loop().call_later(ERROR_PATIENCE_S, self._still_in_error, i, ns)
+        self.stopped[i] = printable == "Stopped"
+        self._check(i, ns)
+
+    def _still_in_error(self, i: int, since_ns: int) -> None:
+        if self.in_error.get(i) == since_ns:
+            self._failed(i, f"DataVolumeError for {ERROR_PATIENCE_S:g} s")
+
+    def _failed(self, i: int, reason: str) -> None:
+        if not self.batch.state[i]:
+            self.failures += 1
+            self.batch.end(i, "failed", reason)
+
+    def data_volume(self, event: str, obj: Object, ns: int) -> None:
+        """A DataVolume changed; one that vanishes after success has still succeeded."""
+        i = self.disks.get(obj["metadata"]["name"])
+        if i is None or event == "DELETED":
+            return
+        status = obj.get("status")
+        phase = status.get("phase") if status else None
+        if phase == "Succeeded":
+            if not self.succeeded[i]:
+                self.succeeded[i] = True
+                self.batch.mark("datavolume_succeeded", i, ns)
+                self._check(i, ns)
+        elif phase == "Failed":
+            self._failed(i, "DataVolume Failed")
+
+    def claim(self, event: str, obj: Object, ns: int) -> None:
+        """A claim changed."""
+        meta = obj["metadata"]
+        i = self.disks.get(meta["name"])
+        if i is None or self.bound[i] or event == "DELETED":
+            return
+        status = obj.get("status")
+        if status and status.get("phase") == "Bound":
+            self.bound[i] = True
+            annotations = meta.get("annotations") or {}
+            self.fallbacks += annotations.get(CLONE_TYPE, EXPECTED_CLONE) != EXPECTED_CLONE
+            self.acknowledged(i, ns)
+            self._check(i, ns)
+
+    def acknowledged(self, i: int, ns: int) -> None:
+        """The study's end point: created and bound, whichever came last."""
+        if self.bound[i] and self.batch.seen["acknowledged"][i] is not None:
+            self.batch.mark("pvc_bound", i, ns)
+        self._check(i, ns)
+
+    def _check(self, i: int, ns: int) -> None:
+        if self.stopped[i] and self.succeeded[i] and self.bound[i]:
+            self.batch.mark("deployed", i, ns)
+            if self.batch.seen["acknowledged"][i] is not None:
+                self.batch.succeed(i, self.batch.seen["deployed"][i])
+
+    def relisted(self, names: set[str], _ns: int) -> None:
+        """A list shows which acknowledged VMs are gone."""
+        acknowledged = self.batch.seen["acknowledged"]
+        for name, i in self.batch.index.items():
+            if acknowledged[i] is not None and name not in names:
+                self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
+
+
+def machine_of(profile: Profile) -> Machine:
+    """The shape of every VM."""
+    return Machine(profile.vm.cores, profile.vm.memory_gib, root_disk(profile))
+
+
+def source_of(profile: Profile, i: int) -> Source:
+    """The source that VM i is cloned from."""
+    sources = sources_of(profile)
+    return sources[i % len(sources)]
+
+
+async def provision(world: World, profile: Profile, plan: Plan, clones: Clones) -> float:
+    """Create the VMs of a plan and watch them; returns the longest gap of an observer, seconds.
+
+    The batch of `clones` holds every moment; it is complete (no VM open) unless this is cancelled.
+    """
+    batch = clones.batch
+    order = Order(
+        send=lambda i: _create(world, profile, plan, (batch, i)),
+        landed=lambda i: _created(world, profile, batch, i),
+        rate_per_s=plan.rate_per_s,
+        limit_s=plan.limit_s,
+        acknowledged=clones.acknowledged,
+    )
+    labels = run_selector(world.run_id, plan.stage)
+    where = profile.namespace
+    async with observing(
+        world,
+        View(Scope(VM, where, labels), clones.vm, clones.relisted),
+        View(Scope(DATA_VOLUME, where, labels), clones.data_volume),
+        View(Scope(PVC, where, labels), clones.claim),
+    ) as observers:
+        await drive(world, batch, order, observers)
+        return observers.longest_gap_s(batch.released_ns)
+
+
+async def _create(world: World, profile: Profile, plan: Plan, vm: tuple[Batch, int]) -> None:
+    batch, i = vm
+    mark, source = mark_of(world, plan.stage), source_of(profile, number_of(batch.names[i]))
+    manifest = manifests.virtual_machine(batch.names[i], profile.namespace, mark, machine_of(profile), source)
+    created = await world.cluster.create(manifest)
+    batch.uids[i] = created["metadata"]["uid"]
+
+
+def number_of(name: str) -> int:
+    """The number at the end of a VM's name: which source it clones does not depend on its batch mates."""
+    return int(name.rpartition("-")[2])
+
+
+async def _created(world: World, profile: Profile, batch: Batch, i: int) -> bool:
+    try:
+        found = await world.cluster.get(Ref(VM, profile.namespace, batch.names[i]))
+    except NotFound:
+        return False
+    if not is_marked(world, found):
+        return False
+    batch.uids[i] = found["metadata"]["uid"]
+    return True
+
+
+async def explain(world: World, profile: Profile, stage: str, batch: Batch) -> None:
+    """Give VMs that are not ok the reason that the cluster states: status and Failure condition."""
+    if not any(batch.reason[i] is None for i in batch.where("timeout", "failed")):
+        return
+    scope = Scope(VM, profile.namespace, run_selector(world.run_id, stage))
+    for obj in (await world.cluster.list(scope)).items:
+        i = batch.index.get(obj["metadata"]["name"])
+        if i is not None and batch.state[i] in ("timeout", "failed") and batch.reason[i] is None:
+            batch.reason[i] = _stated(obj)
+
+
+def _stated(vm: Object) -> str:
+    status: dict[str, Any] = vm.get("status") or {}
+    said = f"VirtualMachine {status.get('printableStatus') or 'without a status'}"
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "Failure" and condition.get("status") == "True":
+            said += f": {condition.get('message') or condition.get('reason')}"
+    return said

@@ -1,0 +1,108 @@
+"""VirtualMachines are halted: stops sent together, watched until VM says Stopped and instance is gone.
+
+A VM says Stopped while its instance and pod still exist, so both must hold, of a VM whose run
+strategy is Halted again.
+"""
+
+from dataclasses import dataclass, field
+
+from infra.cluster.kinds import VM, VMI
+from infra.cluster.port import Object, Ref, Scope, list_all
+from infra.errors import NotFound
+from infra.manifests import run_selector
+from infra.world import World
+from tasks.batch import Batch
+from tasks.observing import View, observing
+from tasks.profile import Profile
+from tasks.requests import Order, drive, resent
+
+STAGE = "boot"
+
+
+@dataclass(slots=True)
+class Halts:
+    """What still runs of each VM of a batch."""
+
+    batch: Batch
+    stopped: list[bool] = field(init=False)
+    gone: list[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stopped = [False] * len(self.batch)
+        self.gone = [False] * len(self.batch)
+
+    def vm(self, event: str, obj: Object, ns: int) -> None:
+        """A VirtualMachine changed."""
+        i = self.batch.index.get(obj["metadata"]["name"])
+        if i is None:
+            return
+        if event == "DELETED":
+            self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
+            return
+        status = obj.get("status") or {}
+        self.stopped[i] = (
+            status.get("printableStatus") == "Stopped" and obj["spec"].get("runStrategy") == "Halted"
+        )
+        self._check(i, ns)
+
+    def instance(self, event: str, obj: Object, ns: int) -> None:
+        """An instance changed; a new one may follow one that went."""
+        i = self.batch.index.get(obj["metadata"]["name"])
+        if i is not None:
+            self.gone[i] = event == "DELETED"
+            self._check(i, ns)
+
+    def instances_listed(self, names: set[str], ns: int) -> None:
+        """These instances exist, the others do not."""
+        for name, i in self.batch.index.items():
+            if name not in names:
+                self.gone[i] = True
+                self._check(i, ns)
+
+    def _check(self, i: int, ns: int) -> None:
+        if self.stopped[i] and self.gone[i]:
+            self.batch.mark("halted", i, ns)
+            self.batch.succeed(i, self.batch.seen["halted"][i])
+
+
+async def stop_vms(world: World, profile: Profile, batch: Batch) -> float:
+    """Stop a batch and watch it; returns the longest gap of an observer, seconds."""
+    halts = Halts(batch)
+    order = Order(
+        send=lambda i: world.cluster.subresource(Ref(VM, profile.namespace, batch.names[i]), "stop"),
+        landed=lambda i: _halted(world, Ref(VM, profile.namespace, batch.names[i])),
+        rate_per_s=None,
+        limit_s=profile.stop_limit_s,
+    )
+    labels, where = run_selector(world.run_id, STAGE), profile.namespace
+    async with observing(
+        world,
+        View(Scope(VM, where, labels), halts.vm),
+        View(Scope(VMI, where, labels), halts.instance, halts.instances_listed),
+    ) as observers:
+        await drive(world, batch, order, observers)
+        return observers.longest_gap_s(batch.released_ns)
+
+
+async def _halted(world: World, ref: Ref) -> bool:
+    """Halt what cannot be stopped because it has no instance (yet): start was accepted, no more."""
+    try:
+        found = await world.cluster.get(ref)
+    except NotFound:
+        return False
+    if found["spec"].get("runStrategy") != "Halted":
+        await world.cluster.patch(ref, {"spec": {"runStrategy": "Halted"}})
+    return True
+
+
+async def running_instances(world: World, profile: Profile) -> set[str]:
+    """Names of the boot VMs that have an instance."""
+    scope = Scope(VMI, profile.namespace, run_selector(world.run_id, STAGE))
+    found = (await resent(world, lambda: list_all(world.cluster, scope))).items
+    return {obj["metadata"]["name"] for obj in found}
+
+
+async def halt(world: World, profile: Profile, names: list[str]) -> None:
+    """Halt VMs that were started and have no instance; nothing to measure."""
+    for name in names:
+        await resent(world, lambda name=name: _halted(world, Ref(VM, profile.namespace, name)))  # type: ignore[misc]
