@@ -1,4 +1,4 @@
-"""PURE. The procedure of a run: its steps in order, one for each thing that is committed or done as a whole."""
+"""PURE. The procedure of a run: its steps in order, one for each thing that is done as a whole."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

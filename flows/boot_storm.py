@@ -1,0 +1,18 @@
+"""Boot storms alone: the halted VirtualMachines are made first where they are missing."""
+
+from typing import Any
+
+from prefect import flow
+
+from flows.pipeline import conducted, flow_run_name
+from tasks.run import RunRequest
+
+
+@flow(name="boot storm", flow_run_name=flow_run_name, retries=0)
+def boot_storm(request: RunRequest) -> dict[str, Any]:
+    """Preflight, golden image, boot storms, report, clean.
+
+    Args:
+        request: What to run and where.
+    """
+    return conducted(request, "preflight", "golden-image", "boot", "report", "clean")

@@ -1,0 +1,67 @@
+"""Options that several verbs share, and what they mean."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from tasks.profile import Profile, load_profile, with_stages
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_PROFILE = "study"
+DEFAULT_CLUSTER = "virtual:study"
+DEFAULT_STORE = "results"
+
+store_option = click.option(
+    "--store",
+    default=DEFAULT_STORE,
+    show_default=True,
+    metavar="PATH|s3://...",
+    help="Folder (or bucket) of the results.",
+)
+cluster_option = click.option(
+    "--cluster",
+    default=DEFAULT_CLUSTER,
+    show_default=True,
+    metavar="CLUSTER",
+    help="virtual, virtual:PRESET, virtual:FILE.toml or a kubeconfig context.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+seed_option = click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed of every random choice."
+)
+
+
+def profile_options(command: F) -> F:
+    """`--profile`, `--set`, `--stages`: what to run."""
+    options = [
+        click.option(
+            "--profile",
+            "profile_name",
+            default=DEFAULT_PROFILE,
+            show_default=True,
+            metavar="NAME|FILE.toml",
+            help="What to run.",
+        ),
+        click.option(
+            "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change one key: boot.batches=1,2,4."
+        ),
+        click.option("--stages", metavar="STAGE,...", help="Only these stages, in the order of a study."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def resolved_profile(name: str, sets: Sequence[str], stages: str | None) -> Profile:
+    """The profile that the three options ask for.
+
+    Raises:
+        ProfileError: one of them is wrong.
+    """
+    profile = load_profile(name, sets)
+    if stages is None:
+        return profile
+    return with_stages(profile, [each.strip() for each in stages.split(",") if each.strip()])

@@ -1,0 +1,103 @@
+"""`virtscale plan`: what a run would create, how long that takes, how much it needs; nothing is touched."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from tempfile import TemporaryDirectory
+
+import click
+
+from flows.cli.options import cluster_option, json_option, profile_options, resolved_profile
+from flows.cli.text import table
+from flows.estimate import GIB_PER_TIB, Needs, PlannedStage, largest, needs, planned_stages, total_s
+from infra.cluster.kinds import NODE
+from infra.cluster.port import Object, Scope, list_all
+from infra.cluster.virtual.description import Description, load_description
+from infra.world import WorldSpec, open_world
+from tasks.profile import Profile
+from tasks.report_text import human_duration
+from tasks.run import new_run_id
+
+
+@click.command("plan")
+@profile_options
+@cluster_option
+@json_option
+def plan(*, profile_name: str, sets: Sequence[str], stages: str | None, cluster: str, as_json: bool) -> None:
+    """Tell what `run` with the same options would do. Nothing is created or changed."""
+    profile = resolved_profile(profile_name, sets, stages)
+    description = description_of(cluster)
+    planned = planned_stages(profile, description)
+    nodes = workers(cluster, profile)
+    if as_json:
+        click.echo(json.dumps(as_object(profile, planned, nodes)))
+        return
+    click.echo(f"{profile.name} on {cluster} ({len(nodes):,} workers, {largest(profile):,} VMs largest)")
+    rows = [(each.stage, each.what, each.creates, about(each.about_s)) for each in planned]
+    whole = ("all", "", "", about(total_s(planned)))
+    click.echo(table([("stage", "what", "creates", "about"), *rows, whole]))
+    click.echo("\n".join(last_lines(profile, needs(profile), nodes, description)))
+
+
+def description_of(cluster: str) -> Description | None:
+    """What a virtual cluster is; None for every other.
+
+    Raises:
+        ClusterError: no such preset or file, or it is wrong.
+    """
+    kind, _, name = cluster.partition(":")
+    return load_description(name or "study") if kind == "virtual" else None
+
+
+def workers(cluster: str, profile: Profile) -> list[Object]:
+    """The nodes that take VMs; read only, with a store that is thrown away."""
+    with TemporaryDirectory() as store:
+        spec = WorldSpec(new_run_id(), store, cluster, background_pods=profile.background_pods)
+        with open_world(spec) as world:
+            nodes = world.run(list_all(world.cluster, Scope(NODE))).items
+    return [node for node in nodes if "devices.kubevirt.io/kvm" in node["status"].get("allocatable", {})]
+
+
+def about(seconds: float | None) -> str:
+    """An estimate for people."""
+    return "not known" if seconds is None else human_duration(seconds)
+
+
+def last_lines(
+    profile: Profile, need: Needs, nodes: Sequence[Object], description: Description | None
+) -> list[str]:
+    """Space and needs of the largest batch."""
+    lines = [
+        f"space   {tib(need.disk_gib)} provisioned, {tib(need.raw_gib)} with three copies "
+        "(clones share what they do not write)"
+    ]
+    if description:
+        lines.append(
+            f"        about {tib(need.vms * description.guest.copy_up_mib / 1024)} written by first boots"
+        )
+    vm = profile.vm
+    share = f"; largest node share {-(-need.vms // len(nodes)):,} of {pods(nodes):,} pods" if nodes else ""
+    return [*lines, f"needs   {need.vms:,} x {vm.cores} CPU, {vm.memory_gib:g} GiB{share}"]
+
+
+def tib(gib: float) -> str:
+    """GiB for people."""
+    return f"{gib / GIB_PER_TIB:,.1f} TiB" if gib >= GIB_PER_TIB else f"{gib:,.0f} GiB"
+
+
+def pods(nodes: Sequence[Object]) -> int:
+    """The fewest pods that any node takes."""
+    return min(int(node["status"]["allocatable"].get("pods", 0)) for node in nodes)
+
+
+def as_object(
+    profile: Profile, planned: Sequence[PlannedStage], nodes: Sequence[Object]
+) -> dict[str, object]:
+    """The plan for machines: seconds and GiB."""
+    return {
+        "profile": profile.model_dump(mode="json"),
+        "workers": len(nodes),
+        "stages": [asdict(each) for each in planned],
+        "about_s": total_s(planned),
+        "needs": asdict(needs(profile)),
+    }

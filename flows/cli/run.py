@@ -1,0 +1,113 @@
+"""`virtscale run`: everything from preflight to report."""
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from flows.cli.options import (
+    cluster_option,
+    json_option,
+    profile_options,
+    resolved_profile,
+    seed_option,
+    store_option,
+    yes_option,
+)
+from flows.cli.terminal import TerminalProgress, show_outcome
+from flows.outcome import Outcome
+from flows.prefect_client import conduct_with_prefect
+from flows.progress import progress
+from flows.study import begin, conduct, finished_before
+from infra.results.manifest import check_run_id
+from infra.results.open import open_store
+from tasks.run import RunRequest, new_run_id
+
+INTERRUPTED = 130
+
+
+@click.command("run")
+@profile_options
+@cluster_option
+@store_option
+@click.option("--run-id", metavar="ID", help="Name of the run; an unfinished one goes on.")
+@seed_option
+@click.option("--faults", default="", metavar="FILE.toml", help="Faults to inject into the virtual cluster.")
+@click.option("--keep", is_flag=True, help="Leave the run's objects on the cluster.")
+@yes_option
+@click.option("--no-prefect", is_flag=True, help="Run the same stages without Prefect.")
+@json_option
+def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
+    """Measure: deploys and boot storms, batch by batch, with a report at the end.
+
+    A run that was stopped or killed goes on with the same --run-id; what is finished is not done again.
+    """
+    del yes  # nothing asks yet: no stage of this version reboots nodes or moves data
+    request = requested(options)
+    before = finished_before(request)
+    if before is None:
+        begin(open_store(request.store), request)
+    announce(request)
+    outcome = before or conducted(request, no_prefect)
+    if outcome is None:
+        return INTERRUPTED
+    show(outcome, request, as_json)
+    return outcome.exit_code
+
+
+def requested(options: Mapping[str, Any]) -> RunRequest:
+    """What the options ask for.
+
+    Raises:
+        ProfileError: one of them is wrong.
+    """
+    own = {name: options[name] for name in ("cluster", "store", "seed", "faults", "keep")}
+    profile = resolved_profile(options["profile_name"], options["sets"], options["stages"])
+    run_id = new_run_id() if options["run_id"] is None else check_run_id(options["run_id"])
+    return RunRequest(run_id=run_id, profile=profile, **own)
+
+
+def announce(request: RunRequest) -> None:
+    """The first lines: only now is it clear that the run is not refused for what was typed."""
+    click.echo(f"run {request.run_id}", err=True)
+    profile, seed = request.profile.name, request.seed
+    click.echo(f"{profile} on {request.cluster}, seed {seed}, store {request.store}", err=True)
+
+
+def conducted(request: RunRequest, no_prefect: bool) -> Outcome | None:
+    """The outcome of the run; None when it was interrupted."""
+    with TerminalProgress(request) as listener:
+        token = progress.set(listener)
+        try:
+            return conduct(request) if no_prefect else conduct_with_prefect(request)
+        except KeyboardInterrupt:
+            listener.stop()
+            click.echo(f"interrupted; go on with: {same_command(request.run_id)}", err=True)
+            if not listener.is_clean:
+                click.echo(f"objects of the run may be left: {clean_command(request)}", err=True)
+            return None
+        finally:
+            progress.reset(token)
+
+
+def show(outcome: Outcome, request: RunRequest, as_json: bool) -> None:
+    """The result on stdout."""
+    if as_json:
+        click.echo(json.dumps(outcome.as_json()))
+    else:
+        show_outcome(outcome, request.store, clean_command(request))
+
+
+def same_command(run_id: str) -> str:
+    """The command line that goes on with this run."""
+    given = sys.argv[1:]
+    has_id = any(each == "--run-id" or each.startswith("--run-id=") for each in given)
+    return shlex.join(["virtscale", *given, *([] if has_id else ["--run-id", run_id])])
+
+
+def clean_command(request: RunRequest) -> str:
+    """The command that removes what the run left."""
+    return shlex.join(["virtscale", "clean", request.run_id, "--store", request.store])

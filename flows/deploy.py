@@ -1,0 +1,18 @@
+"""Deploys alone: create the batches' VirtualMachines and disks, delete them again, report."""
+
+from typing import Any
+
+from prefect import flow
+
+from flows.pipeline import conducted, flow_run_name
+from tasks.run import RunRequest
+
+
+@flow(name="deploy", flow_run_name=flow_run_name, retries=0)
+def deploy(request: RunRequest) -> dict[str, Any]:
+    """Preflight, golden image, deploys, report, clean.
+
+    Args:
+        request: What to run and where.
+    """
+    return conducted(request, "preflight", "golden-image", "deploy", "report", "clean")

@@ -1,0 +1,136 @@
+"""PURE. How long a run takes and how much it needs, before anything is touched.
+
+Times are known for a virtual cluster only, because its description says what each step costs; they are
+the sums of the slowest queues, right to about a third. For every other cluster they are None.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.cluster.virtual.description import Description
+from tasks.profile import Batches, Profile
+
+GIB_PER_TIB = 1024
+COPIES = 3
+"""Replicas that Ceph keeps of a block pool by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """A stage of the plan: what it measures and creates, about how long it takes (None: not known)."""
+
+    stage: str
+    what: str
+    creates: str
+    about_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the largest batch asks of a cluster; GiB are provisioned, most of them never written."""
+
+    vms: int
+    cores: int
+    memory_gib: float
+    disk_gib: float
+    raw_gib: float
+
+
+def planned_stages(profile: Profile, cluster: Description | None) -> list[PlannedStage]:
+    """What each stage of the profile does, in order."""
+    makers = {
+        "golden-image": _golden_image,
+        "deploy": _deploy,
+        "boot": _boot,
+    }
+    return [makers[stage](profile, cluster) for stage in profile.stages if stage in makers]
+
+
+def needs(profile: Profile) -> Needs:
+    """The largest batch of the profile's stages: all its VMs at once."""
+    vms = largest(profile)
+    disk_gib = float(vms * profile.vm.disk_gib + profile.golden_image.size_gib)
+    return Needs(vms, vms * profile.vm.cores, vms * profile.vm.memory_gib, disk_gib, disk_gib * COPIES)
+
+
+def largest(profile: Profile) -> int:
+    """VMs of the largest batch among the stages that are asked for."""
+    sections = {"deploy": profile.deploy, "boot": profile.boot}
+    return max(
+        (max(section.batches) for name, section in sections.items() if name in profile.stages), default=0
+    )
+
+
+def _golden_image(profile: Profile, cluster: Description | None) -> PlannedStage:
+    image = profile.golden_image
+    about_s = cluster.cdi_clone.import_s + image.sources * cluster.csi.snapshot_s if cluster else None
+    what = f"{_count(image.sources, 'source')}, {image.size_gib} GiB"
+    return PlannedStage("golden image", what, f"1 disk, {_count(image.sources, 'snapshot')}", about_s)
+
+
+def _deploy(profile: Profile, cluster: Description | None) -> PlannedStage:
+    section, sizes = profile.deploy, _all(profile.deploy)
+    about_s = None
+    if cluster:
+        sources = profile.golden_image.sources
+        queued_s = sum(deploy_s(n, sources, cluster) + delete_s(n, cluster) for n in sizes)
+        about_s = max(queued_s, _paced_s(section))
+    return PlannedStage("deploy", _sizes(section), f"{sum(sizes):,} VMs", about_s)
+
+
+def _boot(profile: Profile, cluster: Description | None) -> PlannedStage:
+    section, n = profile.boot, max(profile.boot.batches)
+    about_s = None
+    if cluster:
+        storms_s = sum(boot_s(size, cluster) for size in [*_all(section), *([n] if section.prime else [])])
+        about_s = deploy_s(n, profile.golden_image.sources, cluster) + max(storms_s, _paced_s(section))
+    return PlannedStage("boot", _sizes(section), f"{n:,} VMs", about_s)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _all(section: Batches) -> list[int]:
+    return list(section.batches) * section.repeats
+
+
+def _paced_s(section: Batches) -> float:
+    return sum(_all(section)) / section.rate_per_s if section.rate_per_s else 0.0
+
+
+def _sizes(section: Batches) -> str:
+    sizes = " ".join(f"{size:,}" for size in section.batches)
+    return f"{sizes} VMs" + (f", {section.repeats} times" if section.repeats > 1 else "")
+
+
+def deploy_s(vms: int, sources: int, cluster: Description) -> float:
+    """Seconds until `vms` clones are bound: restores queue per snapshot, claims at the provisioner."""
+    csi, qps = cluster.csi, cluster.rates.provisioner.qps
+    restores = (
+        vms * csi.restore_s / min(sources, vms) if csi.restore_lock else vms * csi.restore_s / csi.workers
+    )
+    claims = vms * csi.calls / qps if cluster.limits_on and qps else 0.0
+    return csi.unlocked_s + max(restores, claims)
+
+
+def delete_s(vms: int, cluster: Description) -> float:
+    """Seconds until `vms` VMs with their disks are gone."""
+    return vms * cluster.csi.delete_s / cluster.csi.delete_workers + cluster.csi.delete_s
+
+
+def boot_s(vms: int, cluster: Description) -> float:
+    """Seconds until `vms` started VMs answer, and are halted again: attachments queue, guests share CPUs."""
+    attach, guest, nodes = cluster.attach, cluster.guest, cluster.nodes
+    slow = attach.overload_factor if attach.overload and vms > attach.overload_above else 1.0
+    attaching = vms * attach.attach_s * slow / attach.workers
+    per_node = vms / nodes.workers
+    booting = guest.boot_work_s * max(1.0, per_node / nodes.cpu)
+    single = cluster.kubelet.start_s + cluster.virt.domain_start_s + guest.command_after_s
+    return attaching + booting + single + vms * attach.detach_s / attach.workers
+
+
+def total_s(stages: Sequence[PlannedStage]) -> float | None:
+    """The sum of the stages; None when one is not known."""
+    known = [stage.about_s for stage in stages if stage.about_s is not None]
+    return sum(known) if len(known) == len(stages) else None

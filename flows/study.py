@@ -1,0 +1,166 @@
+"""A run from its first step to its last, the same with Prefect and without.
+
+`conduct` reads as the procedure: write down what is asked, take the steps in order, clean up whatever
+happens, write down how it ended. A step opens a world of its own, so it can be taken alone, later,
+or in another process; what is committed already is not done again.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flows.outcome import Outcome, Session, outcome_of
+from flows.progress import progress
+from flows.steps import Step, steps_of
+from infra.errors import InvalidRun, ProfileError, StageError, VirtscaleError
+from infra.results.commits import read_commits
+from infra.results.manifest import read_manifest, write_manifest
+from infra.results.open import open_store
+from infra.results.port import Cell, ObjectStore
+from infra.results.read import last_complete
+from infra.world import World, open_world
+from tasks.boot_storm import boot_batch
+from tasks.clean import clean
+from tasks.deploy import deploy_batch
+from tasks.golden_image import golden_image
+from tasks.preflight import preflight
+from tasks.report_stage import write_report
+from tasks.run import RunRequest
+from tasks.run_manifest import Manifest, check_same_run, new_manifest, now
+
+COMMITTED = frozenset({"preflight", "golden-image", "deploy", "boot"})
+"""Stages whose commit says that they are done; the others are done again whenever they are asked for."""
+
+CLEAN = Step("clean", label="clean")
+
+StepRunner = Callable[[RunRequest, Step], dict[str, Any]]
+
+
+def run_step(request: RunRequest, step: Step) -> dict[str, Any]:
+    """Take one step in a world of its own and return its summary; a committed one is skipped."""
+    with open_world(request.spec()) as world:
+        done = world.results.last_complete(Cell(step.stage, step.cell, step.repeat))
+        if done is not None and step.stage in COMMITTED:
+            return {**done.summary, "skipped": True}
+        if step.stage == "report":
+            return write_report(world, request)
+        return world.run(_stage(world, request, step))
+
+
+def _stage(world: World, request: RunRequest, step: Step) -> Coroutine[Any, Any, dict[str, Any]]:
+    profile = request.profile
+    match step.stage:
+        case "preflight":
+            return preflight(world, profile)
+        case "golden-image":
+            return golden_image(world, profile)
+        case "deploy":
+            return deploy_batch(world, profile, step.vms, step.repeat)
+        case "boot":
+            return boot_batch(world, profile, step.vms, step.repeat)
+        case "clean":
+            return clean(world)
+    raise StageError(f"stage {step.stage}: this version does not run it")
+
+
+def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
+    """Do everything that the profile's stages ask for.
+
+    Raises:
+        VirtscaleError: refused (exit code 2) or a stage could not finish (exit code 1).
+        KeyboardInterrupt: interrupted; objects of the run are gone unless it was interrupted twice.
+    """
+    store = open_store(request.store)
+    manifest = begin(store, request)
+    with recorded(store, manifest) as session:
+        for step in steps_to_take(request):
+            with cleaned_up(request, session, step):
+                take(request, session, step, run)
+    return finish(store, manifest)
+
+
+def begin(store: ObjectStore, request: RunRequest) -> Manifest:
+    """The manifest of the run: written now, or found and equal in everything that matters.
+
+    Raises:
+        ProfileError: the run id belongs to another profile, cluster, seed or faults file.
+    """
+    manifest = read_manifest(store, request.run_id)
+    if manifest is None:
+        with open_world(request.spec()) as world:
+            manifest = new_manifest(request, world)
+        write_manifest(store, request.run_id, manifest)
+    else:
+        check_same_run(manifest, request)
+    return manifest
+
+
+def steps_to_take(request: RunRequest) -> list[Step]:
+    """The steps of the run; what has to be kept is not cleaned."""
+    return [step for step in steps_of(request.profile) if not (request.keep and step.stage == "clean")]
+
+
+def take(request: RunRequest, session: Session, step: Step, run: StepRunner) -> None:
+    """Take one step, and tell who listens."""
+    listener = progress.get()
+    listener.started(step)
+    session.begun(step)
+    summary = run(request, step)
+    session.done(step)
+    listener.finished(step, summary)
+
+
+@contextmanager
+def cleaned_up(request: RunRequest, session: Session, step: Step) -> Iterator[None]:
+    """Whatever ends the step early, the run's objects leave the cluster, unless they are to be kept."""
+    try:
+        yield
+    except (InvalidRun, ProfileError):
+        raise
+    except (KeyboardInterrupt, VirtscaleError) as error:
+        if not request.keep and step.stage != "clean":
+            take(request, session, CLEAN, run_step)
+        if isinstance(error, VirtscaleError) and step.stage != "preflight" and error.exit_code != 1:
+            raise StageError(f"{step.label}: {error}") from error
+        raise
+
+
+@contextmanager
+def recorded(store: ObjectStore, manifest: Manifest) -> Iterator[Session]:
+    """Add to the manifest what this process does for the run, however it ends."""
+    session = Session()
+    try:
+        yield session
+    finally:
+        manifest["sessions"] = [*manifest["sessions"], session.record()]
+        if session.objects_left is not None:
+            manifest["objects_left"] = session.objects_left
+        write_manifest(store, manifest["run_id"], manifest)
+
+
+def finish(store: ObjectStore, manifest: Manifest) -> Outcome:
+    """Write the verdict and the end into the manifest, and return what there is to say."""
+    outcome = outcome_of(store, manifest)
+    manifest |= {"finished_at": now(), "verdict": outcome.verdict, "reasons": list(outcome.reasons)}
+    write_manifest(store, manifest["run_id"], manifest)
+    return outcome
+
+
+def finished_before(request: RunRequest) -> Outcome | None:
+    """The outcome of a run that has done all of this before; None when something is left to do.
+
+    Raises:
+        ProfileError: the run id belongs to another profile, cluster, seed or faults file.
+    """
+    store = open_store(request.store)
+    manifest = read_manifest(store, request.run_id)
+    if manifest is None:
+        return None
+    check_same_run(manifest, request)
+    outcome = outcome_of(store, manifest)
+    cells = {commit.cell for commit in last_complete(read_commits(store, request.run_id))}
+    is_done = {"report": outcome.report is not None, "clean": outcome.objects_left is False}
+    wanted = steps_to_take(request)
+    if all(is_done.get(step.stage, (step.stage, step.cell, step.repeat) in cells) for step in wanted):
+        return outcome if manifest["finished_at"] is not None else None
+    return None

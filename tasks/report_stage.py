@@ -1,0 +1,79 @@
+"""The report of a run: committed tables in, one HTML file in the store out."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from infra.errors import StoreError
+from infra.results.manifest import read_manifest
+from infra.results.port import Cell, ObjectStore
+from infra.results.read import scan
+from infra.world import World
+from tasks.analysis.verdicts import worst
+from tasks.records import TABLES
+from tasks.report import build_report
+from tasks.run import RunRequest
+
+CELL = Cell("report", "0", 1)
+
+
+def report_key(run_id: str) -> str:
+    """Where the report of a run is in its store."""
+    return f"reports/{run_id}/report.html"
+
+
+def read_frames(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
+    """Every table of a run, last complete attempts only; a table without rows is an empty frame."""
+    return {table: scan(store, run_id, table, schema) for table, schema in TABLES.items()}
+
+
+def run_verdict(batches: pl.DataFrame) -> tuple[str | None, list[str]]:
+    """The worst verdict of the batches, and every reason with its batch; None when nothing was measured."""
+    rows = batches.select("stage", "batch", "verdict", "reasons").to_dicts()
+    reasons = [f"{row['stage']} {row['batch']}: {each}" for row in rows for each in row["reasons"] or ()]
+    return (worst(row["verdict"] for row in rows) if rows else None), reasons
+
+
+def rebuild_report(store: ObjectStore, run_id: str) -> str:
+    """Write the report of what is committed so far; returns where it is.
+
+    Raises:
+        StoreError: the store has no such run.
+    """
+    manifest = read_manifest(store, run_id)
+    if manifest is None:
+        raise StoreError(f"run {run_id}: the store has no such run (virtscale runs lists them)")
+    frames = read_frames(store, run_id)
+    manifest["verdict"], manifest["reasons"] = run_verdict(frames["batches"])
+    store.put(report_key(run_id), build_report(frames, manifest).encode())
+    return store.address(report_key(run_id))
+
+
+def write_report(world: World, request: RunRequest) -> dict[str, Any]:
+    """The report stage: commit the run's own row where something was measured, then write the report."""
+    store = world.results.store
+    verdict, reasons = run_verdict(scan(store, request.run_id, "batches", TABLES["batches"]))
+    summary = {"verdict": verdict, "reasons": reasons}
+    if verdict is not None:
+        attempt = world.results.begin(CELL)
+        attempt.add("runs", [_row(world, request, verdict, reasons)])
+        attempt.commit(summary)
+    return {**summary, "report": rebuild_report(store, request.run_id)}
+
+
+def _row(world: World, request: RunRequest, verdict: str, reasons: list[str]) -> dict[str, Any]:
+    """The run in the clock of its world: what is real (its start, its cost) is in the manifest."""
+    manifest = read_manifest(world.results.store, request.run_id)
+    if manifest is None:
+        raise StoreError(f"run {request.run_id}: its manifest is gone from the store")
+    return {
+        "started_at": datetime.fromisoformat(manifest["world_started_at"]),
+        "finished_at": world.clock.wall(),
+        "cluster": request.cluster,
+        "verdict": verdict,
+        "reasons": reasons,
+        "profile": json.dumps(request.profile.model_dump(mode="json"), sort_keys=True),
+        "versions": json.dumps(manifest["versions"], sort_keys=True),
+    }

@@ -1,0 +1,131 @@
+"""The manifest of a run: what was asked, what it stood on, how it ended; real time and cost are here only.
+
+Durations in a manifest are this machine's, seconds on the monotonic clock; instants are UTC.
+"""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from infra.errors import ProfileError
+from infra.results.manifest import check_same_profile
+from infra.world import World
+from tasks.profile import Profile, profile_hash
+from tasks.run import RunRequest
+
+SCHEMA = 1
+_PACKAGES = ("kubernetes", "polars", "prefect", "pyarrow", "pydantic", "altair")
+
+Manifest = dict[str, Any]
+
+
+def new_manifest(request: RunRequest, world: World) -> Manifest:
+    """What is known before the first stage; what is not known yet is null."""
+    return {
+        "schema": SCHEMA,
+        "run_id": request.run_id,
+        "world": world.name,
+        "cluster": request.cluster,
+        "seed": request.seed,
+        "faults": request.faults or None,
+        "faults_sha256": faults_sha256(request.faults),
+        "profile": request.profile.model_dump(mode="json"),
+        "profile_sha256": profile_hash(request.profile),
+        "versions": {**own_versions(), **world.versions},
+        "comparability": comparability(request.profile, world),
+        "host": {"cpu_count": os.cpu_count(), "machine": platform.machine(), "system": platform.system()},
+        "started_at": now(),
+        "world_started_at": world.clock.wall().isoformat(),
+        "finished_at": None,
+        "verdict": None,
+        "reasons": [],
+        "objects_left": False,
+        "sessions": [],
+    }
+
+
+def comparability(profile: Profile, world: World) -> dict[str, Any]:
+    """The keys that must be equal for two runs to be compared; null: not known in this version."""
+    shape = profile.vm.model_dump(mode="json")
+    return {
+        "world": world.name,
+        "versions": dict(world.versions),
+        "tuning": None,
+        "vm": shape,
+        "vm_sha256": hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest(),
+        "golden_sources": profile.golden_image.sources,
+        "storage_class": profile.vm.storage_class,
+        "volume_binding_mode": None,
+        "access_mode": profile.vm.access_mode,
+        "volume_mode": profile.vm.volume_mode,
+        "namespaces": 1,
+        "caller": None,
+        "prober_path": None,
+        "end_points": {"deploy": "deployed", "boot": "ssh_ready" if world.name == "virtual" else "running"},
+        "background_pods": profile.background_pods,
+    }
+
+
+def own_versions() -> dict[str, str]:
+    """Versions of virtscale, Python and the libraries that have a part in the numbers."""
+    found = {"virtscale": _version("virtscale"), "python": platform.python_version()}
+    return found | {name: _version(name) for name in _PACKAGES}
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def faults_sha256(path: str) -> str | None:
+    """The hash of a faults file's content; None without one.
+
+    Raises:
+        ProfileError: the file cannot be read.
+    """
+    if not path:
+        return None
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ProfileError(f"--faults {path}: cannot be read: {error.strerror}") from None
+
+
+def check_same_run(manifest: Mapping[str, Any], request: RunRequest) -> None:
+    """A run id belongs to one profile (its stages aside), cluster, seed and faults file.
+
+    Raises:
+        ProfileError: the run of that id did something else.
+    """
+    profile = request.profile.model_dump(mode="json")
+    check_same_profile(request.run_id, _without_stages(manifest["profile"]), _without_stages(profile))
+    asked = {"cluster": request.cluster, "seed": request.seed, "faults_sha256": faults_sha256(request.faults)}
+    for name, new in asked.items():
+        if manifest[name] != new:
+            option = name.removesuffix("_sha256")
+            raise ProfileError(
+                f"run {request.run_id} was started with another --{option} "
+                f"({_told(manifest, option)} then, {_told(request.model_dump(), option)} now); "
+                "choose another --run-id"
+            )
+
+
+def _without_stages(profile: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in profile.items() if key != "stages"}
+
+
+def _told(options: Mapping[str, Any], name: str) -> str:
+    return str(options[name] or "none")
+
+
+def now() -> str:
+    """This moment, UTC, as manifests write it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
