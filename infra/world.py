@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -83,7 +84,7 @@ class LiveRuntime:
         return b""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class World:
     """What a stage works with. Durations come from `clock`, and from nowhere else."""
 
@@ -96,9 +97,9 @@ class World:
     results: Results
     runtime: Runtime
 
-    @property
+    @cached_property
     def nonce(self) -> str:
-        """The run's secret mark: annotation `virtscale.io/nonce` of every object that is ours."""
+        """The run's secret mark: annotation `virtscale.io/nonce` of every object that is ours; read once."""
         return nonce_of(self.results.store, self.run_id)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -34,6 +34,8 @@ STAGE = "clean"
 LIMIT_S = 3600.0
 EMPTY_LIMIT_S = 30.0
 """How long a namespace of ours may still hold what controllers are taking away."""
+GARBAGE_S = 120.0
+"""How long the garbage collector may take for what a deleted object owned."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 DELETES_AT_ONCE = 200
@@ -94,11 +96,17 @@ async def _remove(world: World, ledger: Ledger, scope: Scope, names: str) -> int
         if world.clock.now_ns() - start_ns > LIMIT_S * NS:
             ref = Ref(scope.kind, scope.namespace, found[0]["metadata"]["name"])
             raise StageError(f"{ref} and {len(found) - 1} others are still there: look at their finalizers")
-        fresh = [obj for obj in found if obj["metadata"]["uid"] not in seen]
+        waited_s = (world.clock.now_ns() - start_ns) / NS
+        fresh = [obj for obj in found if obj["metadata"]["uid"] not in seen and _is_due(obj, waited_s)]
         seen.update(obj["metadata"]["uid"] for obj in fresh)
         await _delete_all(world, scope, fresh)
         await world.clock.sleep(pause_s)
         pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
+
+
+def _is_due(obj: Object, waited_s: float) -> bool:
+    """What an owner of ours leaves goes with it; only what does not is deleted by itself."""
+    return waited_s > GARBAGE_S or not obj["metadata"].get("ownerReferences")
 
 
 async def _ours(world: World, ledger: Ledger, scope: Scope) -> list[Object]:
