@@ -21,7 +21,7 @@ Manifest = Mapping[str, Any]
 FIELD_MANAGER = "virtscale-testbed"
 PARALLEL = 4
 READY_S = 60.0
-POLL_S = 0.02
+POLL_S = 0.05
 READY_CONDITIONS = {"CustomResourceDefinition": "Established", "APIService": "Available"}
 
 

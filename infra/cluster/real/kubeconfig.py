@@ -1,0 +1,81 @@
+"""A context of a kubeconfig, as the official client reads it.
+
+Contexts, certificates, tokens and login plugins are the official client's business; only what it found is
+used, on sessions of our own: its generated calls cost four times the CPU of a plain request.
+"""
+
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException, list_kube_config_contexts, load_kube_config
+from kubernetes.aio.config.kube_config import KubeConfigMerger
+
+from infra.cluster.real.login import Login
+from infra.errors import Unreachable
+
+
+async def read_context(context: str, kubeconfig: str) -> Login:
+    """The login of `context`; see `infra.cluster.real.login.log_in`."""
+    user = _user(context, kubeconfig)
+    configuration = Configuration()
+    try:
+        await load_kube_config(  # type: ignore[no-untyped-call]
+            kubeconfig, context, configuration, persist_config=False
+        )
+        _refuse_failed_plugin(user, configuration)
+        return Login(
+            context=context,
+            server=configuration.host.rstrip("/"),
+            tls=_tls(configuration),
+            server_name=configuration.tls_server_name,
+            proxy=configuration.proxy or _proxy_of_environment(configuration.host),
+            authorization=configuration.api_key.get("BearerToken", ""),
+        )
+    except (ConfigException, OSError, ValueError) as error:
+        raise Unreachable(f"context {context} of {kubeconfig} cannot be used: {_one_line(error)}") from error
+
+
+def _user(context: str, kubeconfig: str) -> Mapping[str, Any]:
+    """The user section of `context`; Unreachable when there is no such context, naming those there are."""
+    try:
+        contexts, _ = list_kube_config_contexts(kubeconfig)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError, yaml.YAMLError) as error:
+        raise Unreachable(f"{kubeconfig} is no usable kubeconfig: {_one_line(error)}") from error
+    users = {str(entry["name"]): entry["context"].get("user", "") for entry in contexts}
+    if context not in users:
+        there = ", ".join(sorted(users)) or "none"
+        raise Unreachable(f"no context {context!r} in {kubeconfig}; it has: {there}")
+    entries = KubeConfigMerger(kubeconfig).config.safe_get("users") or []  # type: ignore[no-untyped-call]
+    return next((entry.value.get("user") or {} for entry in entries if entry["name"] == users[context]), {})
+
+
+def _refuse_failed_plugin(user: Mapping[str, Any], configuration: Configuration) -> None:
+    """The official client only logs that a login plugin failed, and would go on as nobody."""
+    if "exec" in user and not (configuration.api_key or configuration.cert_file):
+        raise ConfigException(f"its login plugin {user['exec'].get('command')!r} gave no credentials")
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _proxy_of_environment(server: str) -> str | None:
+    parts = urlsplit(server)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
