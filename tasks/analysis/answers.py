@@ -12,7 +12,7 @@ from tasks.analysis.curves import curve
 from tasks.analysis.doubling import TOLERANCE, Bracket, Growth, Point, bend, growths
 from tasks.analysis.placement import Balance, balance
 from tasks.analysis.steps import shares
-from tasks.analysis.wording import beyond, duration_or_beyond, listed, with_error
+from tasks.analysis.wording import beyond, duration_or_beyond, listed, percent, step_name, with_error
 
 BALANCED_CV = 0.10
 """Largest coefficient of variation of VMs per node that the report calls balanced; an assumption."""
@@ -49,7 +49,7 @@ def linearity_answer(points: Sequence[Point]) -> str:
     doublings = [step.ratio for step in steps if step.linear == 2 and step.ratio is not None]
     if not doublings:
         excess = max(step.excess or 0.0 for step in steps)
-        return f"it grows no faster than linearly (at most {max(excess, 0):.0%} above)."
+        return f"it grows no faster than linearly (at most {percent(max(excess, 0))} above)."
     low, high = f"{min(doublings):.2f}", f"{max(doublings):.2f}"
     times = low if low == high else f"{low} to {high}"
     if max(doublings) > 2 * (1 + TOLERANCE):
@@ -75,7 +75,7 @@ def per_vm_answer(rows: Sequence[dict[str, Any]], step: str, limit_s: float | No
         return None
     largest = max(rows, key=lambda row: row["batch"])
     half, most, last = (duration_or_beyond(largest[name], limit_s) for name in ("p50_s", "p99_s", "max_s"))
-    text = f"Of {largest['n']:,} VMs half are {step.replace('_', ' ')} after {half}, 99 % after {most}"
+    text = f"Of {largest['n']:,} VMs half are {step_name(step)} after {half}, 99 % after {most}"
     if largest["n_censored"]:
         return f"{text}; {largest['n_censored']:,} never were within {beyond(limit_s).removeprefix('> ')}."
     return f"{text}, the last after {last}."
@@ -96,11 +96,13 @@ def placement_answer(placements: pl.DataFrame) -> str | None:
     batch, spread = found[-1]
     if spread.cv is None:
         return f"No VM of {batch:,} was placed."
-    word = "balanced" if spread.cv <= BALANCED_CV else "not balanced"
+    even = spread.spread <= spread.ideal_spread
+    word = "as even as can be" if even else "balanced" if spread.cv <= BALANCED_CV else "not balanced"
     nodes = "1 node" if spread.nodes == 1 else f"{spread.nodes:,} nodes"
+    rule = "" if even else f" (balanced: at most {BALANCED_CV:g})"
     return (
         f"{batch:,} VMs on {nodes} are {word}: {spread.min:,} to {spread.max:,} per node, "
-        f"mean {spread.mean:.1f}, CV {spread.cv:.3f} (balanced: at most {BALANCED_CV:g})."
+        f"mean {spread.mean:.3g}, CV {spread.cv:.3f}{rule}."
     )
 
 
@@ -111,13 +113,11 @@ def steps_answer(gaps: Sequence[dict[str, Any]]) -> str | None:
     if not now:
         return None
     step = max(now, key=lambda name: now[name])
-    text = f"At {batches[-1]:,} VMs most of a boot ({now[step]:.0%}) is waiting for {step.replace('_', ' ')}"
+    text = f"At {batches[-1]:,} VMs the largest part of a boot, {percent(now[step])}, is the step to"
     before = shares(gaps, batches[0]).get(step)
-    return (
-        f"{text}, at {batches[0]:,} VMs {before:.0%}."
-        if before is not None and len(batches) > 1
-        else f"{text}."
-    )
+    if before is None or len(batches) == 1:
+        return f"{text} {step_name(step)}."
+    return f"{text} {step_name(step)}; at {batches[0]:,} VMs it is {percent(before)}."
 
 
 def not_measured(frames: dict[str, pl.DataFrame]) -> str | None:

@@ -34,6 +34,28 @@ def with_error(value_s: float | None, error_s: float | None, limit_s: float | No
     return text if value_s is None or error_s is None else f"{text} ±{error_s:.2g} s"
 
 
+def percent(share: float) -> str:
+    """A share as `71 %`."""
+    return f"{share * 100:.0f} %"
+
+
+_STEP_NAMES = {
+    "pvc_bound": "PVC bound",
+    "datavolume_succeeded": "DataVolume succeeded",
+    "vmi_created": "VMI created",
+    "vmi_scheduled": "VMI scheduled",
+    "ip_known": "IP known",
+    "tcp_open": "TCP open",
+    "ssh_banner": "SSH banner",
+    "ssh_ready": "SSH ready",
+}
+
+
+def step_name(step: str) -> str:
+    """A step as people write it: `SSH ready` for `ssh_ready`."""
+    return _STEP_NAMES.get(step, step.replace("_", " "))
+
+
 def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *most, last = words

@@ -5,8 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from tasks.analysis.wording import human_duration
-from tasks.charts.look import STEP_COLOURS, Caption, data, titled
+from tasks.analysis.wording import human_duration, step_name
+from tasks.charts.look import STEP_COLOURS, Caption, data, tips, titled
 
 
 def boot_steps_chart(gaps: Sequence[dict[str, Any]], caption: Caption, answer: str) -> alt.LayerChart:
@@ -21,19 +21,33 @@ def boot_steps_chart(gaps: Sequence[dict[str, Any]], caption: Caption, answer: s
     names = [row["name"] for row in parts if row["batch"] == parts[0]["batch"]]
     y = alt.Y("size:O", title="VMs per batch", sort=[f"{batch:,}" for batch in sorted(totals)])
     percent = alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1])
-    x = alt.X("share:Q", title="share of a boot's median steps", stack="zero", scale=alt.Scale(domain=[0, 1.14], nice=False), axis=percent)
+    x = alt.X(
+        "share:Q",
+        title="share of a boot's median steps",
+        stack="zero",
+        scale=alt.Scale(domain=[0, 1.14], nice=False),
+        axis=percent,
+    )
     legend = alt.Legend(orient="bottom", columns=3, title=None, symbolType="square", labelLimit=300)
     colour = alt.Color(
         "name:N", scale=alt.Scale(domain=names, range=list(STEP_COLOURS[: len(names)])), legend=legend
     )
     bars = alt.Chart(data(parts)).mark_bar(stroke="white", strokeWidth=1)
     bars = bars.encode(
-        y=y, x=x, color=colour, order="order:Q", tooltip=["size:N", "step:N", "median_s:Q", "n_ok:Q", "n:Q"]
+        y=y,
+        x=x,
+        color=colour,
+        order=alt.Order("order:Q"),
+        tooltip=tips("size", "step", "median_s", "n_ok", "n"),
     )
     sums = [
         {"size": f"{batch:,}", "share": 1, "label": human_duration(total)} for batch, total in totals.items()
     ]
-    text = alt.Chart(data(sums)).mark_text(align="left", dx=5).encode(y=y, x=alt.X("share:Q"), text="label:N")
+    text = (
+        alt.Chart(data(sums))
+        .mark_text(align="left", dx=5)
+        .encode(y=y, x=alt.X("share:Q"), text=alt.Text("label:N"))
+    )
     return titled([bars, text], "Boot: what each step adds", caption, answer)
 
 
@@ -45,4 +59,4 @@ def _totals(rows: Sequence[dict[str, Any]]) -> dict[int, float]:
 
 
 def _part(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "size": f"{row['batch']:,}", "name": f"{row['order'] + 1} {row['step'].replace('_', ' ')}"}
+    return {**row, "size": f"{row['batch']:,}", "name": f"{row['order'] + 1} {step_name(row['step'])}"}

@@ -10,7 +10,7 @@ import polars as pl
 from tasks.analysis.curves import curve, most_efficient
 from tasks.analysis.doubling import Bracket, Growth, Point, bend, growths
 from tasks.analysis.wording import beyond
-from tasks.charts.look import BLUE, GREY, ORANGE, RED, Caption, batch_axis, data, seconds_axis, titled
+from tasks.charts.look import BLUE, GREY, ORANGE, RED, Caption, batch_axis, data, seconds_axis, tips, titled
 
 TITLES = {
     "deploy": "Deploy: end to end",
@@ -33,7 +33,7 @@ def end_to_end_chart(batches: pl.DataFrame, stage: str, caption: Caption, answer
         _line([{"batch": p.n, "t_s": p.t_s} for p in points if p.t_s is not None], BLUE, [1, 0]).encode(x, y),
         *_measured_layers(rows, x, y),
         *_censored_layers(rows, x, y),
-        _ratios(points).encode(x, y, text="label:N"),
+        _ratios(points).encode(x, y, text=alt.Text("label:N")),
     ]
     return titled(layers, TITLES[stage], caption, answer)
 
@@ -70,12 +70,10 @@ def _measured_layers(rows: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         for error in [row["end_to_end_error_s"] or 0.0]
     ]
     base = alt.Chart(data(found))
-    bars = base.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low_s:Q", y2="high_s:Q")
+    bars = base.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y=alt.Y("low_s:Q"), y2=alt.Y2("high_s:Q"))
     return [
         bars,
-        base.mark_point(color=BLUE, filled=True, size=60, opacity=1).encode(
-            x, y, tooltip=[f"{name}:N" for name in _ROW]
-        ),
+        base.mark_point(color=BLUE, filled=True, size=60, opacity=1).encode(x, y, tooltip=tips(*_ROW)),
     ]
 
 
@@ -107,8 +105,8 @@ def _censored_layers(rows: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     arrow = base.mark_point(shape="triangle-up", color=RED, filled=True, size=140, opacity=1)
     label = base.mark_text(align="right", dx=-10, fontWeight="bold")
     return [
-        arrow.encode(x, y, tooltip=["batch:Q", "label:N", "verdict:N"]),
-        label.encode(x, y, text="label:N"),
+        arrow.encode(x, y, tooltip=tips("batch", "label", "verdict")),
+        label.encode(x, y, text=alt.Text("label:N")),
     ]
 
 
@@ -143,6 +141,8 @@ def _bend_layers(bracket: Bracket | None, top_s: float, x: alt.X, y: alt.Y) -> l
     text = f"bends in ({bracket.above:,}, {bracket.up_to:,}]"
     row = {"batch": bracket.above, "up_to": bracket.up_to, "t_s": top_s, "label": text}
     base = alt.Chart(data([row]))
-    shade = base.mark_rect(color=ORANGE, opacity=0.25).encode(x=x, x2="up_to:Q")
-    label = base.mark_text(align="right", dx=-6, dy=-6, fontWeight="bold").encode(x, y, text="label:N")
+    shade = base.mark_rect(color=ORANGE, opacity=0.25).encode(x=x, x2=alt.X2("up_to:Q"))
+    label = base.mark_text(align="right", dx=-6, dy=-6, fontWeight="bold").encode(
+        x, y, text=alt.Text("label:N")
+    )
     return [shade, label]

@@ -53,6 +53,11 @@ def titled(layers: Sequence[alt.Chart], title: str, caption: Caption, answer: st
     return chart.properties(title=heading, description=answer, width="container", height=HEIGHT_PX)
 
 
+def tips(*fields: str) -> list[alt.Tooltip]:
+    """Tooltip that shows these fields of the row as they are."""
+    return [alt.Tooltip(f"{field}:N") for field in fields]
+
+
 def batch_axis(sizes: Sequence[int], title: str = "VMs per batch (log scale)") -> alt.X:
     """Batch sizes on a logarithmic axis that is labelled at the sizes only."""
     low, high = min(sizes), max(sizes)

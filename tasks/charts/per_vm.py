@@ -1,28 +1,28 @@
 """PURE. The distribution of a step over the VMs of each batch."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 
 from tasks.analysis.wording import beyond
-from tasks.charts.look import BLUE, RED, Caption, batch_axis, data, seconds_axis, titled
+from tasks.charts.look import BLUE, RED, Caption, batch_axis, data, seconds_axis, tips, titled
 
 _DRAWN = ("p5_s", "p50_s", "p95_s", "p99_s", "max_s")
-_TOOLTIP = ["batch:Q", "n:Q", "n_censored:Q", *(f"{name}:Q" for name in _DRAWN)]
+_TOOLTIP = ("batch", "n", "n_censored", *_DRAWN)
 
 
-def per_vm_chart(
-    rows: Sequence[dict[str, Any]], limit_s: float | None, caption: Caption, answer: str
-) -> alt.LayerChart:
-    """Band p5 to p95, line p50, ticks p99 and max; an arrow at the limit carries the unfinished.
+class Distributions(NamedTuple):
+    """What is drawn: a title, rows of `tasks.analysis.distribution.distributions`, the limit in seconds."""
 
-    Args:
-        rows: as of `tasks.analysis.distribution.distributions`, non-empty.
-        limit_s: where the arrows of the unfinished stand.
-        caption: world and run.
-        answer: the text alternative.
-    """
+    title: str
+    rows: Sequence[dict[str, Any]]
+    limit_s: float | None
+
+
+def per_vm_chart(found: Distributions, caption: Caption, answer: str) -> alt.LayerChart:
+    """Band p5 to p95, line p50, ticks p99 and max; an arrow at the limit carries the unfinished."""
+    rows, limit_s = found.rows, found.limit_s
     seconds = [row[name] for row in rows for name in _DRAWN if row[name] is not None]
     if limit_s is not None and any(row["n_censored"] for row in rows):
         seconds.append(limit_s)
@@ -32,30 +32,39 @@ def per_vm_chart(
         return seconds_axis(field, seconds, "time of a VM from the batch's release (log scale)")
 
     layers = [
-        *_band(rows, limit_s, x, y("p5_s")),
-        _known(rows, "p50_s").mark_line(color=BLUE, point={"filled": True, "size": 50, "color": BLUE}),
-        _known(rows, "p99_s").mark_tick(opacity=1, color=BLUE, thickness=2, size=18, orient="horizontal"),
-        _known(rows, "max_s").mark_tick(opacity=1, color=RED, thickness=3, size=30, orient="horizontal"),
+        _band(rows, limit_s, x, y("p5_s")),
+        _drawn(rows, x, y("max_s")).mark_tick(
+            color=RED, thickness=3, size=30, orient="horizontal", opacity=1
+        ),
+        _drawn(rows, x, y("p99_s")).mark_tick(
+            color=BLUE, thickness=2, size=18, orient="horizontal", opacity=1
+        ),
+        _drawn(rows, x, y("p50_s")).mark_line(color=BLUE, point={"filled": True, "size": 50, "color": BLUE}),
+        *_unfinished(rows, limit_s, x, y("t_s")),
+        _names(rows, x, y("t_s")),
     ]
-    fields = ("p50_s", "p99_s", "max_s")
-    drawn = [
-        layer.encode(x, y(field), tooltip=_TOOLTIP) for layer, field in zip(layers[-3:], fields, strict=True)
-    ]
-    after = [*_unfinished(rows, limit_s, x, y("t_s")), _names(rows, x, y("t_s"))]
-    return titled([*layers[:-3], *drawn, *after], "Per VM", caption, answer)
+    return titled(layers, found.title, caption, answer)
 
 
-def _known(rows: Sequence[dict[str, Any]], field: str) -> alt.Chart:
-    return alt.Chart(data([row for row in rows if row[field] is not None]))
+def _drawn(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
+    field = str(y.shorthand).partition(":")[0]
+    chart: alt.Chart = alt.Chart(data([row for row in rows if row[field] is not None]))
+    return chart.encode(x, y, tooltip=tips(*_TOOLTIP))
 
 
-def _band(rows: Sequence[dict[str, Any]], limit_s: float | None, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def _band(rows: Sequence[dict[str, Any]], limit_s: float | None, x: alt.X, y: alt.Y) -> alt.Chart:
     """The band ends at the limit where p95 lies beyond it; a batch alone is a bar."""
-    known = [{**row, "p95_s": row["p95_s"] or limit_s} for row in rows if row["p5_s"] is not None]
-    base = alt.Chart(data(known))
+    known = [
+        {**row, "p95_s": limit_s if row["p95_s"] is None else row["p95_s"]}
+        for row in rows
+        if row["p5_s"] is not None
+    ]
+    base: alt.Chart = alt.Chart(data(known)).encode(x=x, y=y, y2=alt.Y2("p95_s:Q"))
     if len(known) == 1:
-        return [base.mark_rule(color=BLUE, strokeWidth=16, opacity=0.25).encode(x=x, y=y, y2="p95_s:Q")]
-    return [base.mark_area(color=BLUE, opacity=0.2).encode(x=x, y=y, y2="p95_s:Q")]
+        base = base.mark_rule(color=BLUE, strokeWidth=16, opacity=0.25)
+        return base
+    base = base.mark_area(color=BLUE, opacity=0.2)
+    return base
 
 
 def _unfinished(rows: Sequence[dict[str, Any]], limit_s: float | None, x: alt.X, y: alt.Y) -> list[alt.Chart]:
@@ -67,7 +76,7 @@ def _unfinished(rows: Sequence[dict[str, Any]], limit_s: float | None, x: alt.X,
     base = alt.Chart(data(late))
     arrow = base.mark_point(shape="triangle-up", color=RED, filled=True, size=140, opacity=1)
     label = base.mark_text(align="right", dx=-10, fontWeight="bold")
-    return [arrow.encode(x, y, tooltip=_TOOLTIP), label.encode(x, y, text="label:N")]
+    return [arrow.encode(x, y, tooltip=tips(*_TOOLTIP)), label.encode(x, y, text=alt.Text("label:N"))]
 
 
 def _names(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
@@ -80,4 +89,4 @@ def _names(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
         if largest[field] is not None
     ]
     chart: alt.Chart = alt.Chart(data(found)).mark_text(align="left", dx=18)
-    return chart.encode(x, y, text="label:N")
+    return chart.encode(x, y, text=alt.Text("label:N"))

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from tasks.analysis.placement import Balance
-from tasks.charts.look import BLUE, GREY, Caption, data, titled
+from tasks.charts.look import BLUE, GREY, Caption, data, tips, titled
 
 
 def placement_chart(balances: Sequence[tuple[int, Balance]], caption: Caption, answer: str) -> alt.LayerChart:
@@ -24,10 +24,12 @@ def placement_chart(balances: Sequence[tuple[int, Balance]], caption: Caption, a
         for batch, found in balances
     ]
     x = alt.X("size:O", title="VMs per batch", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap="greedy"))
-    base = alt.Chart(data(rows)).encode(x=x, tooltip=[f"{name}:N" for name in rows[0]])
+    base = alt.Chart(data(rows)).encode(x=x, tooltip=tips(*rows[0]))
     title = "VMs per node"
     layers = [
-        base.mark_bar(color=BLUE, opacity=0.35, size=18).encode(y=alt.Y("min:Q", title=title), y2="max:Q"),
+        base.mark_bar(color=BLUE, opacity=0.35, size=18).encode(
+            y=alt.Y("min:Q", title=title), y2=alt.Y2("max:Q")
+        ),
         base.mark_tick(color=GREY, thickness=2, size=34, orient="horizontal").encode(y=alt.Y("ideal_low:Q")),
         base.mark_tick(color=GREY, thickness=2, size=34, orient="horizontal").encode(y=alt.Y("ideal_high:Q")),
         base.mark_point(color=BLUE, filled=True, size=60, opacity=1).encode(y=alt.Y("mean:Q")),
@@ -45,7 +47,7 @@ def nodes_chart(placements: pl.DataFrame, caption: Caption, answer: str) -> alt.
     dots = dots.encode(
         x=alt.X("vms:Q", title="VMs on the node", scale=alt.Scale(zero=False, padding=12), axis=tick),
         y=alt.Y("nodes:Q", title="nodes, one dot each", scale=alt.Scale(domainMin=0), axis=tick),
-        tooltip=["node:N", "vms:Q", "repeat:Q"],
+        tooltip=tips("node", "vms", "repeat"),
     )
     batch = largest.get_column("batch").item(0)
     return titled([dots], f"Nodes of the batch of {batch:,} VMs", caption, answer)

@@ -19,7 +19,12 @@ MANIFEST: dict[str, Any] = {
     "started_at": "2026-01-01T00:00:00Z",
     "versions": {"virtscale": "0.1.0", "kubevirt": "v1.6.2", "kubernetes": "v1.33.1"},
     "profile": {"name": "study", "deploy": {"batches": [100, 200]}},
-    "comparability": {"storage_class": "ceph-rbd", "sources": 1, "tuning": "stock"},
+    "comparability": {
+        "storage_class": "ceph-rbd",
+        "sources": 1,
+        "tuning": None,
+        "versions": {"kubevirt": "v1.6.2"},
+    },
 }
 
 

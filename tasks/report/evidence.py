@@ -1,0 +1,129 @@
+"""PURE. The parts of the report that say how far to trust it: failed VMs, validity, provenance."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from tasks.analysis.wording import human_duration, step_name
+from tasks.charts.look import Caption
+from tasks.charts.timeline import timeline_chart
+from tasks.records import STEPS, VM_TABLES
+from tasks.report.sections import Frames, Section
+from tasks.report.tables import table
+
+SHOWN_WITH_EVIDENCE = 20
+SHOWN_IN_TABLE = 500
+
+
+class FailedVM(NamedTuple):
+    """A VM that is not ok: which, why, how far it came, and what was kept of its objects (text)."""
+
+    batch: str
+    vm: str
+    state: str
+    reason: str
+    reached: str
+    evidence: str
+
+
+def failed_vms(frames: Frames) -> pl.DataFrame:
+    """All VM records that are not ok: stage, batch, repeat, vm, state, reason, last step and its time."""
+    parts = [_failed(frames[name], stage) for stage, name in VM_TABLES.items() if not frames[name].is_empty()]
+    return pl.concat(parts) if parts else pl.DataFrame()
+
+
+def _failed(vms: pl.DataFrame, stage: str) -> pl.DataFrame:
+    steps = [f"{step}_s" for step in STEPS[stage]]
+    last = pl.coalesce(
+        pl.when(pl.col(column).is_not_null()).then(pl.lit(column.removesuffix("_s")))
+        for column in reversed(steps)
+    )
+    last_s = pl.coalesce(pl.col(column) for column in reversed(steps))
+    columns = ["batch", "repeat", "vm", "state", "reason"]
+    rows = vms.filter(pl.col("state") != "ok")
+    return rows.select(
+        pl.lit(stage).alias("stage"), *columns, last.alias("last_step"), last_s.alias("last_step_s")
+    )
+
+
+def failed_section(failed: pl.DataFrame) -> Section | None:
+    """How many VMs were not ok, and the first of them; None when all were."""
+    if failed.is_empty():
+        return None
+    shown = failed.head(SHOWN_IN_TABLE)
+    answer = f"{failed.height:,} VM records are not ok."
+    if shown.height < failed.height:
+        answer += f" The table has the first {shown.height:,}."
+    method = ["Every VM of a batch has one record; what was not observed of it is empty, never zero."]
+    tables = [table("VMs that are not ok", shown, "vm_boots, vm_deploys, vm_deletes, vm_stops")]
+    return Section("failed", "Which VMs failed, and why?", answer, method, (), tables)
+
+
+def failed_cards(failed: pl.DataFrame, objects: Mapping[str, Any]) -> list[FailedVM]:
+    """The first failed VMs; `objects` maps a VM's name to what was kept of it (manifest, events)."""
+    return [_card(row, objects.get(row["vm"])) for row in failed.head(SHOWN_WITH_EVIDENCE).to_dicts()]
+
+
+def _card(row: Mapping[str, Any], kept: Any) -> FailedVM:
+    reached = "no step observed"
+    if row["last_step"] is not None:
+        reached = f"last step: {step_name(row['last_step'])} after {human_duration(row['last_step_s'])}"
+    evidence = (
+        "" if kept is None else kept if isinstance(kept, str) else json.dumps(kept, indent=2, default=str)
+    )
+    batch = f"{row['stage']} {row['batch']:,}"
+    return FailedVM(batch, row["vm"], row["state"], row["reason"] or "no reason recorded", reached, evidence)
+
+
+def validity_section(frames: Frames, caption: Caption) -> Section | None:
+    """What disturbed which batch, on one axis with the batches; None when nothing was measured."""
+    batches = frames["batches"]
+    if batches.is_empty():
+        return None
+    doubtful = batches.filter(pl.col("verdict") != "valid").height
+    answer = f"{batches.height - doubtful:,} of {batches.height:,} batches are valid."
+    chart = timeline_chart(batches, frames["observer"], caption, answer)
+    read = "Blocks: batches. △: degraded. ✕: invalid. Diamonds: refused requests or watches listed again."
+    method = [
+        "A batch is valid, degraded or invalid by the thresholds in the profile's [limits]; the run's "
+        "verdict is the worst of its batches.",
+        "Times on the axis are the cluster's; durations come from the observer's monotonic clock.",
+    ]
+    tables = [table("batches and what was observed beside them", _observed(frames), "batches, observer")]
+    if not frames["checks"].is_empty():
+        checks = frames["checks"].select("name", "status", "found", "needed", "hint")
+        tables.append(table("preflight checks", checks, "checks"))
+    charts = [(chart, read)] if chart else []
+    return Section("validity", "How far can these numbers be trusted?", answer, method, charts, tables)
+
+
+def _observed(frames: Frames) -> pl.DataFrame:
+    keys = ["stage", "batch", "repeat", "attempt"]
+    observed = (
+        frames["observer"]
+        .group_by(keys)
+        .agg(pl.col("watch_lag_ms", "loop_lag_ms").max(), pl.col("throttled_s", "http_429", "relists").sum())
+    )
+    own = [
+        *keys, "verdict", "reasons", "asked_rate_per_s", "achieved_rate_per_s", "quiesce_s", "leftovers"
+    ]  # fmt: skip
+    return frames["batches"].select(own).join(observed, on=keys, how="left", maintain_order="left")
+
+
+def provenance(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the run stood on, flattened to (name, value); the profile aside, it is shown whole."""
+    return list(_leaves({key: value for key, value in manifest.items() if key != "profile"}, ""))
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, "not known" if value is None else _text(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -1,0 +1,142 @@
+"""PURE. The page itself: first screen, sections, evidence, and the one charting bundle.
+
+Everything that came from a cluster passes through the template's escaping; charts and their data
+are JSON in which no character can end the script element. A content policy forbids all loading.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import vl_convert
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from tasks.analysis.answers import not_measured
+from tasks.analysis.verdicts import worst
+from tasks.charts.look import DARK_COLOURS, Caption, config
+from tasks.charts.pictures import VEGA_LITE
+from tasks.records import TABLES
+from tasks.report.evidence import failed_cards, failed_section, failed_vms, provenance, validity_section
+from tasks.report.sections import Frames, Section, study_sections
+from tasks.report.tables import table
+
+_HERE = Path(__file__).parent
+_ON_FIRST_SCREEN = ("deploy", "boot", "boot-vm", "boot-steps", "placement")
+
+
+def build_report(
+    frames: Frames, manifest: Mapping[str, Any], objects_of_failed: Mapping[str, Any] | None = None
+) -> str:
+    """One self-contained HTML file.
+
+    Args:
+        frames: stored tables by name, last complete attempts only; tables may be empty or missing.
+        manifest: the run's manifest; `run_id`, `world` and `cluster` are needed, the rest is shown as it is.
+        objects_of_failed: VM name to what was kept of its objects (manifest, events), text or plain data.
+    """
+    whole = {name: frames.get(name, _empty(schema)) for name, schema in TABLES.items()}
+    caption = Caption(str(manifest["world"]), f"{manifest['cluster']} · run {manifest['run_id']}")
+    failed = failed_vms(whole)
+    evidence = [failed_section(failed), validity_section(whole, caption)]
+    sections = study_sections(whole, caption)
+    shown = [*sections, *(section for section in evidence if section is not None)]
+    return _render(
+        manifest=manifest,
+        world=caption.world.upper(),
+        world_for_print="".join(letter for letter in caption.world.upper() if letter.isalnum()),
+        verdict=_verdict(whole["batches"], manifest),
+        reasons=_reasons(manifest),
+        versions=_versions(manifest),
+        sentences=[section for section in sections if section.anchor in _ON_FIRST_SCREEN],
+        missing=not_measured(whole),
+        sections=shown,
+        cards=failed_cards(failed, objects_of_failed or {}),
+        golden=_golden(whole["golden_images"]),
+        provenance=provenance(manifest),
+        profile=json.dumps(manifest.get("profile"), indent=2, default=str),
+        charts=_as_script(_chart_data(shown)),
+        bundle=_bundle(),
+    )
+
+
+def _empty(schema: pa.Schema) -> pl.DataFrame:
+    return pl.DataFrame(schema.empty_table())
+
+
+def _render(**values: Any) -> str:
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(**values, css=_asset("page.css"), js=_asset("page.js"))
+    )
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@cache
+def _asset(name: str) -> Markup:
+    return Markup((_HERE / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _bundle() -> Markup:
+    """Vega, Vega-Lite and vega-embed as one script, from vl-convert's own copy: no network."""
+    script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE))
+    return Markup(script.replace("</script", "<\\/script"))
+
+
+def _as_script(document: Any) -> Markup:
+    """JSON that is safe within a script element, whatever its strings hold."""
+    text = json.dumps(document, separators=(",", ":"), default=str)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _chart_data(sections: Sequence[Section]) -> dict[str, Any]:
+    specs = {
+        f"chart-{section.anchor}-{index}": {**chart.to_dict(), "config": {}}
+        for section in sections
+        for index, (chart, _) in enumerate(section.charts)
+    }
+    return {"specs": specs, "light": config(), "dark": config(dark=True), "colours": DARK_COLOURS}
+
+
+def _verdict(batches: pl.DataFrame, manifest: Mapping[str, Any]) -> str | None:
+    stored: str | None = manifest.get("verdict")
+    if stored is not None or batches.is_empty():
+        return stored
+    return worst(batches.get_column("verdict").to_list())
+
+
+def _reasons(manifest: Mapping[str, Any]) -> list[str]:
+    return [str(reason) for reason in manifest.get("reasons") or []]
+
+
+def _versions(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Ours and the cluster's; the libraries' are under provenance."""
+    every = dict(manifest.get("versions") or {})
+    of_cluster = dict((manifest.get("comparability") or {}).get("versions") or {})
+    ours = {"virtscale": every["virtscale"]} if "virtscale" in every else {}
+    return [(str(name), str(version)) for name, version in ({**ours, **of_cluster} or every).items()]
+
+
+def _golden(images: pl.DataFrame) -> list[Any]:
+    if images.is_empty():
+        return []
+    columns = [name for name in TABLES["golden_images"].names if name != "world"]
+    return [table("golden image", images.select(columns), "golden_images")]
