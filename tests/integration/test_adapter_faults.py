@@ -217,6 +217,18 @@ def test_a_login_plugin_gives_the_token(tmp_path: Path) -> None:
     serve(tmp_path, answer, use)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "contexts: 1", "contexts: [{name: c, context: {cluster: none}}]"]
+)
+def test_a_broken_kubeconfig_is_said_in_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(text)
+    with pytest.raises(Unreachable) as refused:
+        asyncio.run(connect("c", str(file)))
+    assert str(file) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_login_plugin_that_fails_is_said_in_one_line(tmp_path: Path) -> None:
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(tmp_path / "absent")}}
     with pytest.raises(Unreachable, match="login plugin"):

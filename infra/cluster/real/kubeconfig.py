@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException, list_kube_config_contexts, load_kube_config
+from kubernetes.aio.config import ConfigException, load_kube_config
 from kubernetes.aio.config.kube_config import KubeConfigMerger
 
 from infra.cluster.real.login import Login
@@ -42,16 +42,23 @@ async def read_context(context: str, kubeconfig: str) -> Login:
 
 def _user(context: str, kubeconfig: str) -> Mapping[str, Any]:
     """The user section of `context`; Unreachable when there is no such context, naming those there are."""
-    try:
-        contexts, _ = list_kube_config_contexts(kubeconfig)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError, yaml.YAMLError) as error:
-        raise Unreachable(f"{kubeconfig} is no usable kubeconfig: {_one_line(error)}") from error
-    users = {str(entry["name"]): entry["context"].get("user", "") for entry in contexts}
-    if context not in users:
-        there = ", ".join(sorted(users)) or "none"
+    contexts = _entries(kubeconfig, "contexts")
+    if context not in contexts:
+        there = ", ".join(sorted(contexts)) or "none"
         raise Unreachable(f"no context {context!r} in {kubeconfig}; it has: {there}")
-    entries = KubeConfigMerger(kubeconfig).config.safe_get("users") or []  # type: ignore[no-untyped-call]
-    return next((entry.value.get("user") or {} for entry in entries if entry["name"] == users[context]), {})
+    name = (contexts[context].get("context") or {}).get("user", "")
+    return _entries(kubeconfig, "users").get(name, {}).get("user") or {}
+
+
+def _entries(kubeconfig: str, section: str) -> dict[str, Mapping[str, Any]]:
+    """The entries of a section by name, as the official client merges them over all files."""
+    try:
+        merged = KubeConfigMerger(kubeconfig).config  # type: ignore[no-untyped-call]
+    except (OSError, yaml.YAMLError, TypeError, AttributeError) as error:
+        raise Unreachable(f"{kubeconfig} is no usable kubeconfig: {_one_line(error)}") from error
+    if merged is None:
+        raise Unreachable(f"no kubeconfig at {kubeconfig}: set KUBECONFIG")
+    return {str(entry.value["name"]): entry.value for entry in merged.value.get(section) or []}
 
 
 def _refuse_failed_plugin(user: Mapping[str, Any], configuration: Configuration) -> None:
