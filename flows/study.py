@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from flows.interrupts import interrupts
 from flows.outcome import Outcome, Session, outcome_of
 from flows.progress import progress
 from flows.steps import Step, steps_of
@@ -113,16 +114,17 @@ def take(request: RunRequest, session: Session, step: Step, run: StepRunner) -> 
 @contextmanager
 def cleaned_up(request: RunRequest, session: Session, step: Step) -> Iterator[None]:
     """Whatever ends the step early, the run's objects leave the cluster, unless they are to be kept."""
-    try:
-        yield
-    except (InvalidRun, ProfileError):
-        raise
-    except (KeyboardInterrupt, VirtscaleError) as error:
-        if not request.keep and step.stage != "clean":
-            take(request, session, CLEAN, run_step)
-        if isinstance(error, VirtscaleError) and step.stage != "preflight" and error.exit_code != 1:
-            raise StageError(f"{step.label}: {error}") from error
-        raise
+    with interrupts() as count:
+        try:
+            yield
+        except (InvalidRun, ProfileError):
+            raise
+        except (KeyboardInterrupt, VirtscaleError) as error:
+            if not (request.keep or step.stage == "clean" or count() > 1):
+                take(request, session, CLEAN, run_step)
+            if isinstance(error, VirtscaleError) and step.stage != "preflight" and error.exit_code != 1:
+                raise StageError(f"{step.label}: {error}") from error
+            raise
 
 
 @contextmanager

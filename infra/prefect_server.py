@@ -22,7 +22,7 @@ from typing import NamedTuple
 from infra.errors import VirtscaleError
 from infra.settings import state_dir
 
-START_LIMIT_S = 90.0
+START_LIMIT_S = 120.0
 STOP_LIMIT_S = 15.0
 _APP = "prefect.server.api.server:create_app"
 _LEASES = "prefect.server.concurrency.lease_storage.filesystem"
@@ -74,7 +74,7 @@ def ensure_server() -> Server:
     """Find the server of this user, or start it and wait until it answers.
 
     Raises:
-        VirtscaleError: it does not answer within 90 s; the text names its log.
+        VirtscaleError: it does not answer within two minutes; the text names its log.
     """
     home().mkdir(parents=True, exist_ok=True)
     with _alone():

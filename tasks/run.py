@@ -10,34 +10,8 @@ from infra.world import WorldSpec
 from tasks.profile import Profile, Section
 from tasks.records import TABLES
 
-_MOODS = (
-    "brave",
-    "calm",
-    "early",
-    "fair",
-    "gentle",
-    "keen",
-    "late",
-    "neat",
-    "plain",
-    "quick",
-    "quiet",
-    "warm",
-)
-_BIRDS = (
-    "crane",
-    "curlew",
-    "finch",
-    "gull",
-    "heron",
-    "kite",
-    "lark",
-    "merlin",
-    "owl",
-    "swift",
-    "tern",
-    "wren",
-)
+_MOODS = ("brave", "calm", "fair", "gentle", "keen", "late", "neat", "plain", "quick", "quiet", "warm")
+_BIRDS = ("crane", "finch", "gull", "heron", "kite", "lark", "merlin", "owl", "swift", "tern", "wren")
 
 
 class RunRequest(Section):

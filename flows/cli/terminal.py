@@ -117,15 +117,17 @@ def step_lines(request: RunRequest, step: Step, summary: Summary) -> list[str]:
 
 
 def _told(summary: Summary) -> str:
-    """The plain values of a summary in one line."""
-    plain = {
-        name: value for name, value in summary.items() if isinstance(value, str | int | float) and value != ""
-    }
-    return ", ".join(f"{name.replace('_', ' ')} {_number(value)}" for name, value in plain.items()) or "done"
+    """The plain values of a summary in one line; what every line says anyway is left out."""
+    plain = [(name, value) for name, value in summary.items() if isinstance(value, str | int | float)]
+    return (
+        ", ".join(_value(name, value) for name, value in plain if name not in {"stage", "report"}) or "done"
+    )
 
 
-def _number(value: str | float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else value
+def _value(name: str, value: str | float) -> str:
+    if name.endswith("_s") and isinstance(value, int | float):
+        return f"{name.removesuffix('_s').replace('_', ' ')} {human_duration(value)}"
+    return f"{name.replace('_', ' ')} {value if isinstance(value, str) else format(value, ',')}"
 
 
 def show_outcome(outcome: Outcome, store: str, clean_command: str) -> None:
