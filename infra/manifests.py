@@ -12,6 +12,8 @@ from infra.cluster.port import Object
 
 RUN_LABEL = "virtscale.io/run"
 STAGE_LABEL = "virtscale.io/stage"
+BATCH_LABEL = "virtscale.io/batch"
+INDEX_LABEL = "virtscale.io/index"
 NONCE = "virtscale.io/nonce"
 IMMEDIATE = "cdi.kubevirt.io/storage.bind.immediate.requested"
 ROOT_DISK = "root"
@@ -19,16 +21,20 @@ ROOT_DISK = "root"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Whose object it is: run, the run's secret nonce, and the stage that needs it."""
+    """Whose object it is: run, its secret nonce, stage; of a VM also which one of which batch."""
 
     run_id: str
     nonce: str
     stage: str
+    batch: int | None = None
+    index: int | None = None
 
     @property
     def labels(self) -> dict[str, str]:
         """Labels of every object of ours."""
-        return {RUN_LABEL: self.run_id, STAGE_LABEL: self.stage}
+        which = {BATCH_LABEL: self.batch, INDEX_LABEL: self.index}
+        numbers = {label: str(number) for label, number in which.items() if number is not None}
+        return {RUN_LABEL: self.run_id, STAGE_LABEL: self.stage, **numbers}
 
     @property
     def annotations(self) -> dict[str, str]:

@@ -161,6 +161,9 @@ class Storm:
 def _storm(world: World, vms: list[BootVm]) -> Storm:
     batch = Batch("boot", [vm.name for vm in vms])
     batch.uids = [vm.uid for vm in vms]
+    for i, vm in enumerate(vms):
+        if vm.broken:
+            batch.end(i, "failed", vm.broken)
     return Storm(vms, Boots(batch, world.guests))
 
 
@@ -207,6 +210,7 @@ async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) 
         study_step=STUDY_STEP if STUDY_STEP in boots.guests.steps else "",
         asked_rate_per_s=section.rate_per_s,
         gap_s=gap_s,
+        clone_failures=sum(bool(vm.broken) for vm in storm.vms),
         steps=boots.steps,
         other=tuple(("node_lost", node) for node in lost),
     )

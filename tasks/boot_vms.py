@@ -22,7 +22,7 @@ from tasks.stopping import STAGE, halt, running_instances, stop_vms
 
 
 class BootVm(NamedTuple):
-    """One halted VM; `ordinal` is the number of its next start.
+    """One halted VM; `ordinal` is the number of its next start, `broken` why it cannot be started.
 
     A start and a stop each raise the generation of a VM that nobody else edits, from 1 at creation.
     """
@@ -30,6 +30,7 @@ class BootVm(NamedTuple):
     name: str
     uid: str
     ordinal: int
+    broken: str = ""
 
 
 def boot_names(run_id: str, profile: Profile) -> list[str]:
@@ -65,7 +66,11 @@ async def ensure_boot_vms(world: World, profile: Profile, attempt: Attempt) -> l
 
 def _boot_vm(vm: Object) -> BootVm:
     meta = vm["metadata"]
-    return BootVm(meta["name"], meta["uid"], (meta["generation"] + 1) // 2)
+    status = (vm.get("status") or {}).get("printableStatus")
+    broken = (
+        "its disk could not be cloned: VirtualMachine DataVolumeError" if status == "DataVolumeError" else ""
+    )
+    return BootVm(meta["name"], meta["uid"], (meta["generation"] + 1) // 2, broken)
 
 
 async def _existing(world: World, profile: Profile) -> dict[str, Object]:
@@ -80,7 +85,8 @@ async def _create(world: World, profile: Profile, attempt: Attempt, names: list[
     refs = [Ref(VM, profile.namespace, name) for name in names]
     intend(world, attempt, refs)
     batch = Batch("deploy", names)
-    await provision(world, profile, Plan(STAGE, names, None, profile.deploy.limit_s), Clones(batch))
+    plan = Plan(STAGE, max(profile.boot.batches), names, None, profile.deploy.limit_s)
+    await provision(world, profile, plan, Clones(batch))
     know(attempt, [(ref, uid) for ref, uid in zip(refs, batch.uids, strict=True) if uid])
 
 

@@ -67,7 +67,7 @@ async def _deploy(world: World, profile: Profile, attempt: Attempt, clones: Clon
     batch, section = clones.batch, profile.deploy
     refs = [Ref(VM, profile.namespace, name) for name in batch.names]
     intend(world, attempt, refs)
-    plan = Plan(STAGE, batch.names, section.rate_per_s, section.limit_s)
+    plan = Plan(STAGE, len(batch), batch.names, section.rate_per_s, section.limit_s)
     gap_s = await provision(world, profile, plan, clones)
     know(attempt, [(ref, uid) for ref, uid in zip(refs, batch.uids, strict=True) if uid])
     await explain(world, profile, STAGE, batch)

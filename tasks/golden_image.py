@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from infra import manifests
-from infra.cluster.kinds import DATA_SOURCE, DATA_VOLUME, PVC, SNAPSHOT
+from infra.cluster.kinds import DATA_SOURCE, DATA_VOLUME, PVC, SNAPSHOT, SNAPSHOT_CONTENT
 from infra.cluster.port import Object, Ref, Scope
 from infra.errors import NotFound, StageError
 from infra.manifests import Disk, Source
@@ -17,7 +17,7 @@ from infra.results.port import Attempt, Cell
 from infra.world import World
 from tasks.batch import NS
 from tasks.observing import wait_until
-from tasks.ownership import ensure, ensure_namespace, find, intend, mark_of
+from tasks.ownership import ensure, ensure_namespace, find, intend, know, mark_of
 from tasks.profile import Profile
 from tasks.requests import create_ours, is_marked, resent
 
@@ -122,10 +122,23 @@ async def _snapshot(world: World, profile: Profile, attempt: Attempt) -> int:
         manifest = manifests.volume_snapshot(name, where, mark, image.snapshot_class, IMAGE)
         await ensure(world, attempt, manifest)
     await wait_until(world, Scope(SNAPSHOT, where), lambda found: _usable(found, names), image.limit_s)
+    know(attempt, await _contents(world, where, names))
     for name in names:
         await ensure(world, attempt, manifests.data_source(name, where, mark, name))
     await wait_until(world, Scope(DATA_SOURCE, where), lambda found: _all_ready(found, names), image.limit_s)
     return world.clock.now_ns()
+
+
+async def _contents(world: World, where: str, names: list[str]) -> list[tuple[Ref, str]]:
+    """The VolumeSnapshotContents of our snapshots, by UID; they carry no label of ours."""
+    known = []
+    for name in names:
+        snapshot = await resent(world, lambda name=name: world.cluster.get(Ref(SNAPSHOT, where, name)))  # type: ignore[misc]
+        ref = Ref(SNAPSHOT_CONTENT, "", snapshot["status"].get("boundVolumeSnapshotContentName", ""))
+        content = await find(world, ref) if ref.name else None
+        if content is not None:
+            known.append((ref, content["metadata"]["uid"]))
+    return known
 
 
 def _succeeded(found: dict[str, Object], name: str) -> bool:

@@ -51,7 +51,9 @@ def boot_traces() -> Traces:
 async def count_leftovers(world: World, profile: Profile, traces: Traces) -> int:
     """How many objects of a batch exist; a kind that the API does not serve counts as none."""
     labels = run_selector(world.run_id, traces.stage)
-    found: list[int] = [len(await _all(world, Scope(kind, profile.namespace, labels))) for kind in traces.kinds]
+    found: list[int] = [
+        len(await _all(world, Scope(kind, profile.namespace, labels))) for kind in traces.kinds
+    ]
     if traces.volumes:
         volumes = traces.volumes
         found.append(sum(obj["metadata"]["name"] in volumes for obj in await _all(world, Scope(PV))))
@@ -70,8 +72,8 @@ async def _temporary(world: World, profile: Profile) -> int:
     claims = await _all(world, Scope(PVC, where))
     clones = await _all(world, Scope(VOLUME_CLONE_SOURCE, where))
     contents = [_snapshot(obj) for obj in await _all(world, Scope(SNAPSHOT_CONTENT))]
-    stray = sum(ref.get("namespace") == where and _is_temporary(ref.get("name", "")) for ref in contents)
-    return stray + len(clones) + sum(_is_temporary(obj["metadata"]["name"]) for obj in claims)
+    stray = [ref for ref in contents if ref.get("namespace") == where and _is_temporary(ref["name"])]
+    return len(stray) + len(clones) + sum(_is_temporary(obj["metadata"]["name"]) for obj in claims)
 
 
 def _is_temporary(name: str) -> bool:

@@ -92,7 +92,8 @@ async def _made(check: Check, world: World, profile: Profile) -> list[Finding]:
 
 
 def _line(world: World, finding: Finding) -> str:
-    cluster = world.versions.get("cluster", world.name)
+    preset = world.versions.get("preset")
+    cluster = f"{world.name}:{preset}" if preset else world.name
     needed = f"{finding.needed}, " if finding.needed else ""
     hint = f"; {finding.hint}" if finding.hint else ""
     return f"cluster {cluster}: {finding.name}: {needed}{finding.found}{hint}"

@@ -7,12 +7,12 @@ VM acknowledged and its claim Bound.
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infra import manifests
 from infra.cluster.kinds import DATA_VOLUME, PVC, VM
-from infra.cluster.port import Object, Ref, Scope
+from infra.cluster.port import Object, Ref, Scope, list_all
 from infra.errors import NotFound
 from infra.manifests import Machine, Source, disk_name, run_selector
 from infra.world import World
@@ -21,7 +21,7 @@ from tasks.golden_image import CLONE_TYPE, EXPECTED_CLONE, root_disk, sources_of
 from tasks.observing import View, observing
 from tasks.ownership import mark_of
 from tasks.profile import Profile
-from tasks.requests import Order, drive, is_marked
+from tasks.requests import Order, drive, is_marked, resent
 
 ERROR_PATIENCE_S = 60.0
 """How long a VM may say DataVolumeError: healthy clones say it for 0.1 s, broken ones for ever."""
@@ -29,9 +29,10 @@ ERROR_PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which VMs are made, for which stage, how fast, and how long is waited."""
+    """Which VMs are made, for which stage and batch, how fast, and how long is waited."""
 
     stage: str
+    size: int
     names: list[str]
     rate_per_s: float | None
     limit_s: float
@@ -173,7 +174,9 @@ async def provision(world: World, profile: Profile, plan: Plan, clones: Clones) 
 
 async def _create(world: World, profile: Profile, plan: Plan, vm: tuple[Batch, int]) -> None:
     batch, i = vm
-    mark, source = mark_of(world, plan.stage), source_of(profile, number_of(batch.names[i]))
+    number = number_of(batch.names[i])
+    mark = replace(mark_of(world, plan.stage), batch=plan.size, index=number)
+    source = source_of(profile, number)
     manifest = manifests.virtual_machine(batch.names[i], profile.namespace, mark, machine_of(profile), source)
     created = await world.cluster.create(manifest)
     batch.uids[i] = created["metadata"]["uid"]
@@ -200,7 +203,7 @@ async def explain(world: World, profile: Profile, stage: str, batch: Batch) -> N
     if not any(batch.reason[i] is None for i in batch.where("timeout", "failed")):
         return
     scope = Scope(VM, profile.namespace, run_selector(world.run_id, stage))
-    for obj in (await world.cluster.list(scope)).items:
+    for obj in (await resent(world, lambda: list_all(world.cluster, scope))).items:
         i = batch.index.get(obj["metadata"]["name"])
         if i is not None and batch.state[i] in ("timeout", "failed") and batch.reason[i] is None:
             batch.reason[i] = _stated(obj)

@@ -101,7 +101,8 @@ async def _paced(world: World, batch: Batch, rate_per_s: float | None) -> AsyncI
 
 
 async def _request(world: World, batch: Batch, order: Order, i: int) -> None:
-    batch.requested[i] = world.clock.now_ns()
+    if not batch.state[i]:
+        batch.requested[i] = world.clock.now_ns()
     while not batch.state[i]:
         pause_s = await _attempt(batch, order, i)
         if pause_s is None:

@@ -1,0 +1,76 @@
+import pytest
+
+from infra import manifests
+from infra.errors import InvalidRun
+from infra.manifests import Mark
+from tasks.capacity import fit, largest_batch
+from tasks.nodes import quantity
+from tasks.preflight import preflight
+from tests.unit.stages.conftest import OpenWorld, profile_of, rows
+
+NEED = {"cpu": 0.1, "memory": 2.0 * 2**30, "pods": 1.0}
+
+
+def test_a_fitting_run_passes_with_a_row_per_check(open_virtual: OpenWorld) -> None:
+    with open_virtual() as world:
+        summary = world.run(preflight(world, profile_of()))
+        checks = {row["name"]: row["status"] for row in rows(world, "checks")}
+    assert summary["failed"] == 0
+    assert checks["capacity"] == "ok"
+    assert checks["dry run of VirtualMachine"] == "ok"
+    assert set(checks.values()) <= {"ok", "skipped"}
+
+
+def test_a_batch_beyond_the_cluster_names_the_limiting_resource(open_virtual: OpenWorld) -> None:
+    with open_virtual() as world:
+        with pytest.raises(
+            InvalidRun, match=r"6,000 VMs need .* are free on schedulable nodes.*lower deploy\.batches"
+        ):
+            world.run(preflight(world, profile_of(boot={"batches": [6000]})))
+        commits = world.results.commits()
+        failed = [row["name"] for row in rows(world, "checks", "all") if row["status"] == "failed"]
+    assert [commit.complete for commit in commits] == [False]
+    assert failed == ["capacity"]
+
+
+def test_a_namespace_of_another_run_is_refused(open_virtual: OpenWorld) -> None:
+    with open_virtual() as world:
+        world.run(world.cluster.create(manifests.namespace("virtscale", Mark("old", "x", "run"))))
+        with pytest.raises(InvalidRun, match=r"namespace virtscale: .*run old.*virtscale clean old"):
+            world.run(preflight(world, profile_of()))
+
+
+def test_a_storage_class_that_does_not_exist_is_refused_with_those_that_do(open_virtual: OpenWorld) -> None:
+    with (
+        open_virtual() as world,
+        pytest.raises(InvalidRun, match=r"nope.*there is ocs-.*set vm\.storage_class"),
+    ):
+        world.run(preflight(world, profile_of(vm={"storage_class": "nope"})))
+
+
+def test_one_node_is_kept_to_spare() -> None:
+    node = {"cpu": 10.0, "memory": 100 * 2.0**30, "pods": 10.0}
+    assert fit(20, NEED, [node, node, node]).fits
+    assert not fit(21, NEED, [node, node, node]).fits
+
+
+def test_the_scarcest_resource_is_named_with_what_it_would_need() -> None:
+    result = fit(
+        6000,
+        NEED,
+        [{"cpu": 400.0, "memory": 9e15, "pods": 600.0}, {"cpu": 400.0, "memory": 9e15, "pods": 600.0}],
+    )
+    assert result.needed == "6,000 VMs need 6,000 pods"
+    assert result.found.startswith("1,200 pods are free on schedulable nodes")
+
+
+def test_largest_batch_counts_only_the_stages_of_the_profile() -> None:
+    profile = profile_of(deploy={"batches": [5]}, boot={"batches": [9]}, stages=["deploy", "clean"])
+    assert largest_batch(profile) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("100m", 0.1), ("4", 4.0), ("2Gi", 2 * 2**30), ("1500", 1500.0)]
+)
+def test_quantities(text: str, number: float) -> None:
+    assert quantity(text) == pytest.approx(number)

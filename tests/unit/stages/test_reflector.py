@@ -1,0 +1,100 @@
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+from infra.cluster.kinds import VM
+from infra.cluster.port import Scope, WatchBatch
+from infra.cluster.reflector import Gap, Listed, Notice, Reflector
+from infra.errors import Gone, Throttled, Unavailable
+from tests.unit.stages.fakes import ScriptedCluster, StepClock, event, obj
+
+
+def observe(cluster: ScriptedCluster, clock: StepClock, n: int) -> tuple[list[Notice], Reflector]:
+    """The first `n` notices."""
+    reflector = Reflector(cluster, Scope(VM, "ns"), clock)  # type: ignore[arg-type]
+
+    async def collect() -> list[Notice]:
+        found: list[Notice] = []
+        async with aclosing(reflector.notices()) as notices:
+            async for notice in notices:
+                found.append(notice)
+                if len(found) == n:
+                    break
+        return found
+
+    return asyncio.run(asyncio.wait_for(collect(), 5)), reflector
+
+
+def batch(ns: int, *events: Any) -> WatchBatch:
+    return WatchBatch(ns, list(events))
+
+
+def test_it_lists_then_watches_from_the_listed_version() -> None:
+    cluster = ScriptedCluster([([obj("a", 3)], "7")], [[batch(2, event("MODIFIED", "a", 8))]])
+    notices, _ = observe(cluster, StepClock(), 2)
+    assert notices[0] == Listed([obj("a", 3)], 1_000_000_000)
+    assert notices[1] == batch(2, event("MODIFIED", "a", 8))
+    assert cluster.watched == ["7"]
+
+
+def test_a_clean_end_resumes_at_the_last_version_without_a_gap() -> None:
+    clock = StepClock()
+    first, second = batch(2 * 10**9, event("ADDED", "a", 8)), batch(3 * 10**9, event("MODIFIED", "a", 9))
+    cluster = ScriptedCluster([([], "7")], [[first], [second]], clock)
+    notices, reflector = observe(cluster, clock, 3)
+    assert notices[1:] == [first, second]
+    assert cluster.watched == ["7", "8"]
+    assert reflector.resumed == 1
+    assert clock.slept == []
+
+
+def test_a_bookmark_moves_the_version_to_resume_at() -> None:
+    clock = StepClock()
+    bookmark, later = batch(2 * 10**9, event("BOOKMARK", "", 50)), batch(3 * 10**9, event("ADDED", "b", 51))
+    cluster = ScriptedCluster([([], "7")], [[bookmark], [later]], clock)
+    observe(cluster, clock, 3)
+    assert cluster.watched == ["7", "50"]
+
+
+def test_gone_is_a_gap_since_it_was_last_heard_and_a_new_list() -> None:
+    clock = StepClock()
+    heard = batch(2 * 10**9, event("ADDED", "a", 8))
+    cluster = ScriptedCluster([([], "7"), ([obj("b", 20)], "30")], [[heard], [Gone("too old")]], clock)
+    notices, reflector = observe(cluster, clock, 4)
+    gap, listed = notices[2], notices[3]
+    assert isinstance(gap, Gap)
+    assert gap.from_ns == 2 * 10**9
+    assert isinstance(listed, Listed)
+    assert listed.items == [obj("b", 20)]
+    assert reflector.relists == 1
+
+
+def test_a_broken_connection_is_a_gap_and_loses_nothing() -> None:
+    clock = StepClock()
+    heard, later = batch(2 * 10**9, event("ADDED", "a", 8)), batch(9 * 10**9, event("MODIFIED", "a", 9))
+    cluster = ScriptedCluster(
+        [([], "7"), Unavailable("away"), ([], "9")], [[heard, Unavailable("reset")], [later]], clock
+    )
+    notices, reflector = observe(cluster, clock, 4)
+    gap = notices[2]
+    assert isinstance(gap, Gap)
+    assert gap.from_ns == 2 * 10**9
+    assert gap.to_ns > gap.from_ns
+    assert notices[3] == later
+    assert cluster.watched == ["7", "8"]
+    assert reflector.broken == 1
+    assert len(clock.slept) == 2
+
+
+def test_a_throttled_list_waits_as_long_as_the_server_says() -> None:
+    clock = StepClock()
+    cluster = ScriptedCluster([Throttled("slow down", 7.0), ([], "1")], [])
+    observe(cluster, clock, 1)
+    assert clock.slept == [7.0]
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_busy_loop() -> None:
+    clock = StepClock()
+    cluster = ScriptedCluster([([], "7")], [[], [], [batch(10**10, event("ADDED", "a", 8))]], clock)
+    observe(cluster, clock, 2)
+    assert clock.slept == [0.1, 0.1]
