@@ -12,7 +12,9 @@ from infra.testbed.state import State
 PROVISIONER = "openshift-storage.rbd.csi.ceph.com"
 STORAGE_CLASS = "ocs-external-storagecluster-ceph-rbd"
 SNAPSHOT_CLASS = "ocs-external-storagecluster-rbdplugin-snapclass"
-NAMESPACES = ("kubevirt", "cdi")
+KUBEVIRT_NAME, KUBEVIRT_NAMESPACE = "kubevirt-kubevirt-hyperconverged", "openshift-cnv"
+# The second is where virt-api is registered.
+NAMESPACES = (KUBEVIRT_NAMESPACE, "kubevirt")
 # The versions whose schemas the CRDs are; there is no operator behind them, and the suffix says so.
 KUBEVIRT_VERSION = "v1.6.2+testbed"
 CDI_VERSION = "v1.63.1+testbed"
@@ -66,8 +68,8 @@ def storage_profile() -> Manifest:
 def kubevirt() -> Manifest:
     """The KubeVirt resource, as its operator leaves it once deployed."""
     body = {"spec": {}, "status": {"phase": "Deployed", "observedKubeVirtVersion": KUBEVIRT_VERSION}}
-    manifest = _object("kubevirt.io/v1", "KubeVirt", "kubevirt", body)
-    manifest["metadata"]["namespace"] = "kubevirt"
+    manifest = _object("kubevirt.io/v1", "KubeVirt", KUBEVIRT_NAME, body)
+    manifest["metadata"]["namespace"] = KUBEVIRT_NAMESPACE
     return manifest
 
 

@@ -19,7 +19,8 @@ from infra.testbed import virt_api
 from infra.testbed.state import CONTEXT, State
 from tests.real.manifests import config_map, instance, virtual_machine
 
-pytestmark = pytest.mark.api
+# The first test pays for the start of the servers, on a busy machine half a minute.
+pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
 PATIENCE_S = 20.0
 
 
@@ -216,6 +217,28 @@ def test_a_pod_is_bound_to_a_node(testbed: State, namespace: str) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
         await cluster.subresource(ref, "binding", {"target": target})
         assert (await cluster.get(ref))["spec"]["nodeName"] == "node-1"
+
+    run(testbed, use)
+
+
+def test_rights_are_asked_for_by_a_review(testbed: State, namespace: str) -> None:
+    attributes = {
+        "namespace": namespace,
+        "verb": "create",
+        "group": "kubevirt.io",
+        "resource": "virtualmachines",
+    }
+
+    async def use(cluster: KubernetesCluster) -> None:
+        review = await cluster.create(
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "metadata": {},
+                "spec": {"resourceAttributes": attributes},
+            }
+        )
+        assert review["status"]["allowed"] is True
 
     run(testbed, use)
 

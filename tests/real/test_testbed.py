@@ -21,7 +21,8 @@ from infra.testbed import apply, binaries, crds, processes, servers, virt_api
 from infra.testbed.state import State, for_kubeconfig, read
 from tests.real.manifests import instance, virtual_machine
 
-pytestmark = pytest.mark.api
+# The first test pays for the start of the servers, on a busy machine half a minute.
+pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
 
 
 def paths(namespace: str) -> dict[str, str]:
