@@ -101,6 +101,8 @@ def build() -> list[str]:
     """
     with _one_builder():
         wanted = missing()
+        if wanted:
+            _require_go(wanted[0].module)
         for binary in wanted:
             print(f"building {binary.name} ({kubernetes_version()})", flush=True)
             _build(binary)
@@ -138,16 +140,20 @@ def _module_folder(module: str, name: str) -> str:
 
 
 def _go(module: str, arguments: Sequence[str]) -> str:
-    if shutil.which("go") is None:
-        raise ClusterError(
-            f"go is not on PATH: install Go {_go_version(module)} or later to build the testbed"
-        )
+    _require_go(module)
     command = ["nice", "-n", "10", "go", *arguments]
     done = subprocess.run(command, cwd=GO_MODULES / module, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ClusterError(f"go {arguments[0]} in infra/testbed/go/{module} failed: {last}")
     return done.stdout
+
+
+def _require_go(module: str) -> None:
+    if shutil.which("go") is None:
+        raise ClusterError(
+            f"go is not on PATH: install Go {_go_version(module)} or later to build the testbed"
+        )
 
 
 def _go_version(module: str) -> str:
