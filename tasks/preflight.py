@@ -149,7 +149,7 @@ async def _denied(world: World, wanted: tuple[str, Kind, str, str]) -> str:
     review = {
         "apiVersion": SUBJECT_ACCESS_REVIEW.api_version,
         "kind": SUBJECT_ACCESS_REVIEW.kind,
-        "metadata": {"name": f"{verb}-{kind.plural}"},
+        "metadata": {},
         "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
     }
     answer = await resent(world, lambda: world.cluster.create(review))

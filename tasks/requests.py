@@ -15,6 +15,7 @@ from infra.errors import (
     AlreadyExists,
     ClusterError,
     Conflict,
+    Gone,
     StageError,
     Throttled,
     Unavailable,
@@ -166,7 +167,7 @@ async def resent(world: World, call: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await call()
-        except (Throttled, Unavailable, Unknown) as error:
+        except (Throttled, Unavailable, Unknown, Gone) as error:
             if world.clock.now_ns() - start_ns > SETUP_LIMIT_S * NS:
                 raise StageError(f"not done within {SETUP_LIMIT_S:g} s: {error}") from error
         await world.clock.sleep(pause_s)
