@@ -25,10 +25,10 @@ def boot_steps_chart(gaps: Sequence[dict[str, Any]], caption: Caption, answer: s
         "share:Q",
         title="share of a boot's median steps",
         stack="zero",
-        scale=alt.Scale(domain=[0, 1.14], nice=False),
+        scale=alt.Scale(domain=[0, 1.2], nice=False),
         axis=percent,
     )
-    legend = alt.Legend(orient="bottom", columns=3, title=None, symbolType="square", labelLimit=300)
+    legend = alt.Legend(orient="bottom", title=None, symbolType="square", labelLimit=300)
     colour = alt.Color(
         "name:N", scale=alt.Scale(domain=names, range=list(STEP_COLOURS[: len(names)])), legend=legend
     )

@@ -28,7 +28,7 @@ def end_to_end_chart(batches: pl.DataFrame, stage: str, caption: Caption, answer
     x = batch_axis([point.n for point in points])
     y = seconds_axis("t_s", seconds, "time from release to the last VM (log scale)")
     layers = [
-        *_bend_layers(bend(points), max(seconds), x, y),
+        *_bend_layers(bend(points), min(seconds, default=1.0), x, y),
         _line(_ideal(points), GREY, [5, 4]).encode(x=x, y=y, tooltip=alt.Tooltip("what:N", title=" ")),
         _line([{"batch": p.n, "t_s": p.t_s} for p in points if p.t_s is not None], BLUE, [1, 0]).encode(x, y),
         *_measured_layers(rows, x, y),
@@ -134,15 +134,14 @@ def _ratio_label(step: Growth) -> str:
     return f"\N{MULTIPLICATION SIGN}{step.ratio:.2f}{linear}"
 
 
-def _bend_layers(bracket: Bracket | None, top_s: float, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def _bend_layers(bracket: Bracket | None, low_s: float, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     """The bracket of the bend, shaded and named; nothing for a linear curve."""
     if bracket is None:
         return []
     text = f"bends in ({bracket.above:,}, {bracket.up_to:,}]"
-    row = {"batch": bracket.above, "up_to": bracket.up_to, "t_s": top_s, "label": text}
+    row = {"batch": bracket.above, "up_to": bracket.up_to, "t_s": low_s, "label": text}
     base = alt.Chart(data([row]))
     shade = base.mark_rect(color=ORANGE, opacity=0.25).encode(x=x, x2=alt.X2("up_to:Q"))
-    label = base.mark_text(align="right", dx=-6, dy=-6, fontWeight="bold").encode(
-        x, y, text=alt.Text("label:N")
-    )
+    label = base.mark_text(align="right", dx=-6, dy=4, fontWeight="bold")
+    label = label.encode(alt.X("up_to:Q"), y, text=alt.Text("label:N"))
     return [shade, label]

@@ -61,8 +61,8 @@ def tips(*fields: str) -> list[alt.Tooltip]:
 def batch_axis(sizes: Sequence[int], title: str = "VMs per batch (log scale)") -> alt.X:
     """Batch sizes on a logarithmic axis that is labelled at the sizes only."""
     low, high = min(sizes), max(sizes)
-    scale = alt.Scale(type="log", domain=[low / 1.25, high * 1.35], nice=False)
-    axis = alt.Axis(values=list(sizes), format=",", grid=False, labelOverlap="greedy")
+    scale = alt.Scale(type="log", domain=[low / 1.5, high * 1.4], nice=False)
+    axis = alt.Axis(values=list(sizes), format=",", grid=False, labelOverlap=False)
     return alt.X("batch:Q", title=title, scale=scale, axis=axis)
 
 
@@ -91,6 +91,7 @@ def config(dark: bool = False) -> dict[str, Any]:
         "font": FONT,
         "view": {"stroke": None},
         "axis": {**axis, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
+        "axisX": {"labelAngle": 0},
         "title": {
             "anchor": "start",
             "color": text,
@@ -99,7 +100,13 @@ def config(dark: bool = False) -> dict[str, Any]:
             "subtitleFontSize": 12,
             "offset": 12,
         },
-        "legend": {"labelColor": text, "titleColor": text, "labelFontSize": 12, "titleFontSize": 12},
+        "legend": {
+            "columns": 3,
+            "labelColor": text,
+            "titleColor": text,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+        },
         "text": {"color": text, "fontSize": 11},
         "rule": {"color": quiet},
     }

@@ -9,6 +9,8 @@ from tasks.analysis.wording import beyond
 from tasks.charts.look import BLUE, RED, Caption, batch_axis, data, seconds_axis, tips, titled
 
 _DRAWN = ("p5_s", "p50_s", "p95_s", "p99_s", "max_s")
+_CLOSE = 1.25
+"""Marks whose times differ by less than this factor share one name."""
 _TOOLTIP = ("batch", "n", "n_censored", *_DRAWN)
 
 
@@ -80,13 +82,14 @@ def _unfinished(rows: Sequence[dict[str, Any]], limit_s: float | None, x: alt.X,
 
 
 def _names(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
-    """p50, p99 and max beside the marks of the largest batch, so that no legend is needed."""
+    """Names of the marks beside those of the largest batch, so that no legend is needed."""
     largest = max(rows, key=lambda row: row["batch"])
-    names = {"p5_s": "p5", "p50_s": "p50", "p99_s": "p99", "max_s": "max"}
-    found = [
-        {"batch": largest["batch"], "t_s": largest[field], "label": name}
-        for field, name in names.items()
-        if largest[field] is not None
-    ]
+    found: list[dict[str, Any]] = []
+    for name in ("p5", "p50", "p99", "max"):
+        t_s = largest[f"{name}_s"]
+        if found and t_s is not None and t_s < found[-1]["t_s"] * _CLOSE:
+            found[-1]["label"] += f", {name}"
+        elif t_s is not None:
+            found.append({"batch": largest["batch"], "t_s": t_s, "label": name})
     chart: alt.Chart = alt.Chart(data(found)).mark_text(align="left", dx=18)
     return chart.encode(x, y, text=alt.Text("label:N"))

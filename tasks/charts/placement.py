@@ -23,7 +23,7 @@ def placement_chart(balances: Sequence[tuple[int, Balance]], caption: Caption, a
         }
         for batch, found in balances
     ]
-    x = alt.X("size:O", title="VMs per batch", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap="greedy"))
+    x = alt.X("size:O", title="VMs per batch", sort=None, axis=alt.Axis(labelOverlap=False))
     base = alt.Chart(data(rows)).encode(x=x, tooltip=tips(*rows[0]))
     title = "VMs per node"
     layers = [

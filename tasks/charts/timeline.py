@@ -58,7 +58,7 @@ def _blocks(batches: pl.DataFrame) -> list[dict[str, Any]]:
     """Batches in the order of release; one that was not complete lasts until its limit."""
     rows = batches.filter(pl.col("released_at").is_not_null()).sort("released_at")
     rows = rows.with_columns(lasted_s=pl.coalesce("end_to_end_s", "limit_s", 0.0))
-    wide = pl.col("lasted_s") > 0.05 * pl.col("lasted_s").sum()
+    wide = pl.col("lasted_s") > 0.07 * pl.col("lasted_s").sum()
     return [_block(row, row["wide"]) for row in rows.with_columns(wide=wide).to_dicts()]
 
 

@@ -62,8 +62,12 @@ def failed_section(failed: pl.DataFrame) -> Section | None:
 
 
 def failed_cards(failed: pl.DataFrame, objects: Mapping[str, Any]) -> list[FailedVM]:
-    """The first failed VMs; `objects` maps a VM's name to what was kept of it (manifest, events)."""
-    return [_card(row, objects.get(row["vm"])) for row in failed.head(SHOWN_WITH_EVIDENCE).to_dicts()]
+    """The first failed VMs, those of which something was kept before the others.
+
+    `objects` maps a VM's name to what was kept of it: its manifest and events, text or plain data.
+    """
+    rows = sorted(failed.to_dicts(), key=lambda row: row["vm"] not in objects)
+    return [_card(row, objects.get(row["vm"])) for row in rows[:SHOWN_WITH_EVIDENCE]]
 
 
 def _card(row: Mapping[str, Any], kept: Any) -> FailedVM:

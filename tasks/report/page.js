@@ -14,7 +14,11 @@
     for (const [id, spec] of Object.entries(charts.specs)) {
       const shown = coloured(spec, dark);
       shown.config = dark ? charts.dark : charts.light;
-      if (narrow.matches) shown.height = Math.min(shown.height, 300);
+      if (narrow.matches) {
+        shown.height = Math.min(shown.height, 300);
+        const legend = { ...shown.config.legend, columns: 2 };
+        shown.config = { ...shown.config, legend, axisX: { labelAngle: -40 } };
+      }
       const actions = { export: true, source: false, compiled: false, editor: false };
       window.vegaEmbed("#" + id, shown, { actions, renderer: "svg" });
     }

@@ -12,15 +12,14 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.analysis.answers import not_measured
 from tasks.analysis.verdicts import worst
 from tasks.charts.look import DARK_COLOURS, Caption, config
-from tasks.charts.pictures import VEGA_LITE
 from tasks.records import TABLES
+from tasks.report.bundle import charting_bundle
 from tasks.report.evidence import failed_cards, failed_section, failed_vms, provenance, validity_section
 from tasks.report.sections import Frames, Section, study_sections
 from tasks.report.tables import table
@@ -60,7 +59,7 @@ def build_report(
         provenance=provenance(manifest),
         profile=json.dumps(manifest.get("profile"), indent=2, default=str),
         charts=_as_script(_chart_data(shown)),
-        bundle=_bundle(),
+        bundle=Markup(charting_bundle()),
     )
 
 
@@ -90,13 +89,6 @@ def _environment() -> Environment:
 @cache
 def _asset(name: str) -> Markup:
     return Markup((_HERE / name).read_text(encoding="utf-8"))
-
-
-@cache
-def _bundle() -> Markup:
-    """Vega, Vega-Lite and vega-embed as one script, from vl-convert's own copy: no network."""
-    script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE))
-    return Markup(script.replace("</script", "<\\/script"))
 
 
 def _as_script(document: Any) -> Markup:

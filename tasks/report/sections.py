@@ -68,8 +68,8 @@ _READ_PLACEMENT = (
 )
 _RULE = (
     "Linear: time grows at most as fast as the number of VMs. The curve bends in the first step that grows "
-    f"more than {percent(TOLERANCE)} faster than that, if every larger batch confirms it; growth of 6,000 over "
-    "3,200 VMs is compared with 1.875."
+    f"more than {percent(TOLERANCE)} faster than that, if every larger batch confirms it; growth of 6,000 "
+    "over 3,200 VMs is compared with 1.875."
 )
 
 
