@@ -1,4 +1,4 @@
-"""One background Prefect server per user: found or started, shown and stopped; Prefect itself is not imported.
+"""One background Prefect server per user: found or started, shown, stopped; Prefect is not imported.
 
 The state folder holds the server's record (pid, port, address), its database and its log. The
 server outlives the command that started it, listens on loopback only and reports to nobody.
