@@ -24,7 +24,7 @@ def timeline_chart(
     marks = _disturbances(blocks, observer)
     present = {block["row"] for block in blocks} | ({"disturbances"} if marks else set())
     rows = [row for row in _ROWS if row in present]
-    axis = alt.Axis(labelOverlap="greedy", format=_clock_format(blocks), labelFlush=True)
+    axis = alt.Axis(labelOverlap="greedy", format=_clock_format(blocks), tickCount=8)
     x = alt.X("start:T", title="cluster time (UTC)", scale=alt.Scale(type="utc"), axis=axis)
     y = alt.Y("row:N", title=None, sort=rows, scale=alt.Scale(domain=rows))
     base = alt.Chart(data(blocks)).encode(y=y)

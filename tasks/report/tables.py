@@ -26,11 +26,16 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the report. `source` is the stored table whose Parquet holds the rows behind it."""
+    """A table of the report.
+
+    `headings` pairs each with whether its column holds numbers; `unobserved` names the columns left
+    out because no row has a value (the CSV has them); `source` is the stored table behind the rows.
+    """
 
     name: str
-    headings: Sequence[str]
+    headings: Sequence[tuple[str, bool]]
     rows: Sequence[Sequence[Cell]]
+    unobserved: Sequence[str]
     csv_uri: str
     source: str
 
@@ -38,9 +43,11 @@ class Table:
 def table(name: str, frame: pl.DataFrame, source: str) -> Table:
     """All rows of a frame; `> limit` for nulls of `LIMITED` columns (needs `limit_s` beside them)."""
     limited = LIMITED if "limit_s" in frame.columns else frozenset[str]()
-    rows = [[_cell(column, row, limited) for column in frame.columns] for row in frame.to_dicts()]
-    headings = [_heading(column) for column in frame.columns]
-    return Table(name, headings, rows, csv_uri(frame), source)
+    seen = [column for column in frame.columns if column in limited or frame.get_column(column).count()]
+    rows = [[_cell(column, row, limited) for column in seen] for row in frame.to_dicts()]
+    headings = [(_heading(column), frame.schema[column].is_numeric()) for column in seen]
+    unobserved = [_heading(column) for column in frame.columns if column not in seen]
+    return Table(name, headings, rows, unobserved, csv_uri(frame), source)
 
 
 def csv_uri(frame: pl.DataFrame) -> str:
@@ -59,7 +66,8 @@ def _without_formulas(name: str) -> pl.Expr:
 
 
 def _heading(column: str) -> str:
-    return column.removesuffix("_s").replace("_", " ").replace(" per s", " per s")
+    bare = column if column.endswith("_per_s") else column.removesuffix("_s")
+    return bare.replace("_", " ")
 
 
 def _cell(column: str, row: Mapping[str, Any], limited: frozenset[str]) -> Cell:

@@ -152,8 +152,15 @@ def test_a_table_keeps_raw_values_for_sorting_and_in_its_csv() -> None:
 
 
 def test_a_null_outside_the_percentiles_is_not_called_beyond_the_limit() -> None:
-    rows = pl.DataFrame({"quiesce_s": [None], "limit_s": [60.0]}, schema_overrides={"quiesce_s": pl.Float64})
+    rows = pl.DataFrame({"quiesce_s": [None, 2.0], "limit_s": [60.0, 60.0]})
     assert table("t", rows, "batches").rows[0][0].text == "\N{EN DASH}"
+
+
+def test_a_column_without_any_value_is_named_and_left_out() -> None:
+    rows = pl.DataFrame({"batch": [1], "quiesce_s": [None]})
+    shown = table("t", rows, "batches")
+    assert (shown.headings, shown.unobserved) == ([("batch", True)], ["quiesce"])
+    assert unquote(shown.csv_uri).endswith("batch,quiesce_s\n1,\n")
 
 
 def test_a_spreadsheet_does_not_run_what_a_cluster_wrote() -> None:

@@ -5,7 +5,8 @@ from tasks.report_text import batch_line, verdict_line
 
 SUMMARY: dict[str, Any] = {
     "stage": "boot", "batch": 3200, "n_ok": 3198, "n_timeout": 2, "n_failed": 0, "n_lost": 0,
-    "limit_s": 1800.0, "end_to_end_s": None, "end_to_end_error_s": None, "step": "ssh_ready", "p50_s": 372.0, "p99_s": None,
+    "limit_s": 1800.0, "end_to_end_s": None, "end_to_end_error_s": None,
+    "step": "ssh_ready", "p50_s": 372.0, "p99_s": None,
     "verdict": "invalid", "reasons": ["vm_not_ok: 2 of 3,200 timeout"],
 }  # fmt: skip
 
