@@ -1,5 +1,6 @@
 """`virtscale`: the verbs are loaded when they are used, so that none pays for another's libraries."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -56,6 +57,8 @@ def virtscale() -> None:
 
 def exit_code_of(arguments: Sequence[str]) -> int:
     """Run one command; a user's mistake is one line on stderr and an exit code, never a stack trace."""
+    # What the Kubernetes client would print by itself is in our own errors.
+    logging.getLogger("kubernetes").addHandler(logging.NullHandler())
     try:
         code = virtscale.main(list(arguments), prog_name="virtscale", standalone_mode=False)
         return code if isinstance(code, int) else 0

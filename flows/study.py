@@ -88,12 +88,27 @@ def begin(store: ObjectStore, request: RunRequest) -> Manifest:
     """
     manifest = read_manifest(store, request.run_id)
     if manifest is None:
-        with open_world(request.spec()) as world:
+        with refused(), open_world(request.spec()) as world:
             manifest = new_manifest(request, world)
         write_manifest(store, request.run_id, manifest)
     else:
         check_same_run(manifest, request)
     return manifest
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Whatever goes wrong before anything was changed is a refusal: exit code 2.
+
+    Raises:
+        VirtscaleError: the same words.
+    """
+    try:
+        yield
+    except VirtscaleError as error:
+        if error.exit_code == InvalidRun.exit_code:
+            raise
+        raise InvalidRun(str(error)) from error
 
 
 def steps_to_take(request: RunRequest) -> list[Step]:

@@ -10,6 +10,7 @@ import click
 from flows.cli.options import cluster_option, json_option, profile_options, resolved_profile
 from flows.cli.text import table
 from flows.estimate import GIB_PER_TIB, Needs, PlannedStage, largest, needs, planned_stages, total_s
+from flows.study import refused
 from infra.cluster.kinds import NODE
 from infra.cluster.port import Object, Scope, list_all
 from infra.cluster.virtual.description import Description, load_description
@@ -26,9 +27,10 @@ from tasks.run import new_run_id
 def plan(*, profile_name: str, sets: Sequence[str], stages: str | None, cluster: str, as_json: bool) -> None:
     """Tell what `run` with the same options would do. Nothing is created or changed."""
     profile = resolved_profile(profile_name, sets, stages)
-    description = description_of(cluster)
+    with refused():
+        description = description_of(cluster)
+        nodes = workers(cluster, profile)
     planned = planned_stages(profile, description)
-    nodes = workers(cluster, profile)
     if as_json:
         click.echo(json.dumps(as_object(profile, planned, nodes)))
         return
