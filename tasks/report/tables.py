@@ -72,7 +72,7 @@ def _heading(column: str) -> str:
 
 def _cell(column: str, row: Mapping[str, Any], limited: frozenset[str]) -> Cell:
     value = row[column]
-    if value is None or value == []:
+    if value is None:
         known = column in limited and row.get("step", "") is not None
         return Cell(beyond(row["limit_s"]), "Infinity", True) if known else Cell(NOT_OBSERVED, "", True)
     if isinstance(value, bool | str):
