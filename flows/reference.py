@@ -96,7 +96,7 @@ def _schema(schema: pa.Schema) -> str:
 
 def cli_page() -> str:
     """The help of every verb."""
-    with click.Context(virtscale, info_name="virtscale") as context:
+    with click.Context(virtscale, info_name="virtscale", help_option_names=["-h", "--help"]) as context:
         texts = [
             text for name in VERBS for text in _helps(context, name, virtscale.get_command(context, name))
         ]

@@ -1,0 +1,1 @@
+"""Tests of the command line and the order of a run."""
