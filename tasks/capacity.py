@@ -29,7 +29,7 @@ def fit(vms: int, need: dict[str, float], free: Sequence[dict[str, float]]) -> F
     The resource that lets the fewest VMs in is the one that is named, with what it would need.
     """
     if not free:
-        return Fit(False, "no schedulable node", f"nodes for {vms:,} VMs")
+        return Fit(False, "none is schedulable", f"{vms:,} VMs need nodes")
     fits = {what: _places(need, [room for room in free if what in room], [what]) for what in need}
     fits = {what: places for what, places in fits.items() if any(what in room for room in free)}
     together = _places(need, free, list(fits))
