@@ -62,8 +62,11 @@ def linearity_answer(points: Sequence[Point]) -> str:
 def _bent(bracket: Bracket, steps: Sequence[Growth]) -> str:
     step = next(step for step in steps if step.b == bracket.up_to)
     least = "at least " if step.lower_bound else ""
+    before = [each.excess for each in steps if each.b <= bracket.above and each.excess is not None]
+    slower = bool(before) and min(before) < -TOLERANCE
+    word = "it grows no faster than linearly" if slower else "it is linear"
     return (
-        f"it is linear up to {bracket.above:,} VMs and bends between {bracket.above:,} and "
+        f"{word} up to {bracket.above:,} VMs and bends between {bracket.above:,} and "
         f"{bracket.up_to:,}, a step that takes {least}{step.ratio:.2f} times as long "
         f"(linear: {step.linear:.3g})."
     )

@@ -86,4 +86,6 @@ def _cell(column: str, row: Mapping[str, Any], limited: frozenset[str]) -> Cell:
 def _number(column: str, value: float) -> str:
     if column.endswith("_s") and not column.endswith("_per_s"):
         return human_duration(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
