@@ -142,6 +142,8 @@ def _start() -> Server:
     server = Server(process.pid, port)
     (home() / "server.json").write_text(json.dumps(server._asdict()))
     _wait_until_healthy(server, process)
+    # It outlives this command, so nobody here waits for its end.
+    process.returncode = 0
     return server
 
 
