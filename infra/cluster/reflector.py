@@ -66,9 +66,11 @@ class Reflector:
                         yield batch
                 self.resumed += 1
                 await self._breathe()
-            except Gone:
+            except Gone as error:
                 self.relists += 1
                 lost_ns = self._heard_ns
+                if self._said_nothing():
+                    await self._pause(error)
                 listed = await self._list()
                 yield Gap(lost_ns, listed.ns)
                 yield listed
@@ -94,10 +96,12 @@ class Reflector:
     async def _breathe(self) -> None:
         """A server that ends every watch at once is not asked in a busy loop."""
         now_ns = self._clock.now_ns()
-        said_nothing = self._heard_ns <= self._opened_ns
-        if said_nothing and now_ns - self._opened_ns < FIRST_PAUSE_S * 1e9:
+        if self._said_nothing() and now_ns - self._opened_ns < FIRST_PAUSE_S * 1e9:
             await self._clock.sleep(FIRST_PAUSE_S)
         self._heard_ns = now_ns
+
+    def _said_nothing(self) -> bool:
+        return self._heard_ns <= self._opened_ns
 
     async def _list(self) -> Listed:
         while True:

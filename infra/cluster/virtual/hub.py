@@ -114,7 +114,8 @@ class Hub:
         if len(history) == history.maxlen:
             self._dropped_version = history[0].resource_version
         history.append(change)
-        if self._streams:
+        # What is pending is always the end of the history: `open` relies on it.
+        if self._streams or self._pending:
             if not self._pending:
                 self.loop.call_at_ns(self.loop.now_ns + self._lag_ns, self._flush)
             self._pending.append(change)
