@@ -1,8 +1,10 @@
 import asyncio
+from dataclasses import replace
 
 from infra.cluster.kinds import VMI
 from infra.cluster.port import Scope
 from infra.errors import Unknown
+from infra.guests.none import NoGuests
 from tasks.boot_storm import boot_batch
 from tasks.boot_vms import BootVm, chosen
 from tests.unit.stages.conftest import OpenWorld, profile_of, rows
@@ -31,6 +33,19 @@ def test_a_storm_is_seen_from_the_request_to_ssh_and_stopped(open_virtual: OpenW
     assert batches[0]["end_to_end_s"] == max(vm["ssh_ready_s"] for vm in boots)
     assert batches[0]["study_end_to_end_s"] == max(vm["ssh_banner_s"] for vm in boots)
     assert instances == []
+
+
+def test_without_guests_a_storm_ends_at_running(open_virtual: OpenWorld) -> None:
+    with open_virtual() as opened:
+        world = replace(opened, guests=NoGuests())
+        summary = world.run(boot_batch(world, PROFILE, 2))
+        boots, batch = rows(world, "vm_boots"), rows(world, "batches")[0]
+        steps = {row["step"] for row in rows(world, "percentiles") if row["stage"] == "boot"}
+    assert summary["verdict"] == "valid"
+    assert all(vm["state"] == "ok" and vm["ip_known_s"] is vm["ssh_ready_s"] is None for vm in boots)
+    assert steps == {"acknowledged", "vmi_created", "pod_scheduled", "vmi_scheduled", "running"}
+    assert batch["end_to_end_s"] == max(vm["running_s"] for vm in boots)
+    assert batch["study_end_to_end_s"] is None
 
 
 def test_a_later_storm_tells_first_boots_from_reboots(open_virtual: OpenWorld) -> None:
