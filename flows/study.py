@@ -144,14 +144,18 @@ def cleaned_up(request: RunRequest, session: Session, step: Step) -> Iterator[No
 
 @contextmanager
 def recorded(store: ObjectStore, manifest: Manifest) -> Iterator[Session]:
-    """Add to the manifest what this process does for the run, however it ends."""
-    session = Session()
+    """Add to the manifest what this process does for the run, however it ends.
+
+    Until then the manifest says that objects are left: a reader has to know if this process is killed.
+    """
+    session, left_before = Session(), manifest["objects_left"]
+    manifest |= {"finished_at": None, "objects_left": True}
+    write_manifest(store, manifest["run_id"], manifest)
     try:
         yield session
     finally:
         manifest["sessions"] = [*manifest["sessions"], session.record()]
-        if session.objects_left is not None:
-            manifest["objects_left"] = session.objects_left
+        manifest["objects_left"] = left_before if session.objects_left is None else session.objects_left
         write_manifest(store, manifest["run_id"], manifest)
 
 

@@ -22,6 +22,7 @@ from flows.outcome import Outcome
 from flows.prefect_client import conduct_with_prefect
 from flows.progress import progress
 from flows.study import begin, conduct, finished_before
+from infra.errors import VirtscaleError
 from infra.results.manifest import check_run_id
 from infra.results.open import open_store
 from tasks.run import RunRequest, new_run_id
@@ -89,6 +90,11 @@ def conducted(request: RunRequest, no_prefect: bool) -> Outcome | None:
             if not listener.is_clean:
                 click.echo(f"objects of the run may be left: {clean_command(request)}", err=True)
             return None
+        except VirtscaleError as error:
+            listener.stop()
+            if error.exit_code == 1:
+                click.echo(f"stopped; go on with: {same_command(request.run_id)}", err=True)
+            raise
         finally:
             progress.reset(token)
 

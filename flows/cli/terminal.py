@@ -69,6 +69,8 @@ class TerminalProgress:
         if step.stage not in {"preflight", "report"}:
             self.is_clean = False
         if self._live and step.stage not in self._lines:
+            for line in self._lines.values():
+                self._live.update(line, visible=False)
             total = self._totals.get(step.stage, 1)
             self._lines[step.stage] = self._live.add_task(step.label.partition(" ")[0], total=total)
 
@@ -90,7 +92,7 @@ def _live(console: Console) -> Progress:
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description:<12}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TextColumn("elapsed"),
         TimeElapsedColumn(),
