@@ -88,7 +88,8 @@ testbed-down: $(READY) ## stop that API server and forget its data
 demo-api: testbed-up ## profile smoke against that API server, the virtual controllers acting through it
 	@export KUBECONFIG=$(CURDIR)/.testbed/kubeconfig; \
 	$(BIN)/virtscale cluster control $(TESTBED) > .testbed/controllers.log 2>&1 & controllers=$$!; \
-	trap "kill $$controllers 2>/dev/null || true" EXIT; \
+	trap "kill -INT $$controllers 2>/dev/null || true; wait $$controllers 2>/dev/null || true" EXIT; \
+	for try in $$(seq 120); do grep -q '^controllers ready' .testbed/controllers.log && break; kill -0 $$controllers || exit 1; sleep 0.5; done; \
 	$(BIN)/virtscale run --profile smoke --cluster $(TESTBED)
 
 test-api: testbed-build ## the tests that need that API server (they start one of their own)

@@ -4,6 +4,10 @@ import asyncio
 
 import click
 
+from infra.cluster.virtual.description import Description, load_description
+from infra.cluster.virtual.faults import FaultPlan, load_faults
+from infra.testbed.control import controllers
+
 
 @click.group()
 def cluster() -> None:
@@ -21,9 +25,6 @@ def control(context: str, preset: str, faults: str) -> None:
 
     CONTEXT is a testbed's (`make testbed-up`); KUBECONFIG must name its kubeconfig.
     """
-    from infra.cluster.virtual.description import load_description
-    from infra.cluster.virtual.faults import load_faults
-
     description, plan = load_description(preset), load_faults(faults)
     try:
         asyncio.run(_control(context, description, plan))
@@ -31,9 +32,7 @@ def control(context: str, preset: str, faults: str) -> None:
         click.echo("controllers stopped", err=True)
 
 
-async def _control(context: str, description: object, plan: object) -> None:
-    from infra.testbed.control import controllers
-
-    async with controllers(context, description, plan):  # type: ignore[arg-type]
+async def _control(context: str, description: Description, plan: FaultPlan) -> None:
+    async with controllers(context, description, plan) as plane:
         click.echo(f"controllers ready on {context}", err=True)
-        await asyncio.Event().wait()
+        await plane.failed()

@@ -5,6 +5,7 @@ round trip; only then does it read or write. In process this is one timer per ca
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
 from typing import NamedTuple
 
 from infra.cluster.kinds import EVENT, NAMESPACE, POD, SUBJECT_ACCESS_REVIEW, VM, Kind, kind_of
@@ -89,6 +90,7 @@ class VirtualClient:
         self._loop = server.loop
         self.bucket = bucket
         self._pages: dict[str, _Page] = {}
+        self._tokens = count()
 
     async def _call(self, service_ns: int, extra_ns: int = 0) -> None:
         loop, server = self._loop, self._server
@@ -136,7 +138,8 @@ class VirtualClient:
         items = page.items
         if not limit or len(items) <= limit:
             return ObjectList(items, page.resource_version, "")
-        token = f"{page.resource_version}-{len(items)}-{len(self._pages)}"
+        # clients list several kinds at once: a token is never made twice
+        token = f"{page.resource_version}-{next(self._tokens)}"
         self._pages[token] = _Page(items[limit:], page.resource_version)
         return ObjectList(items[:limit], page.resource_version, token)
 

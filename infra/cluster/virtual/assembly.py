@@ -80,6 +80,7 @@ def initial_objects(description: Description, draws: Draws, background_pods: int
         _object(
             STORAGE_PROFILE,
             description.storage_class,
+            spec={},
             status={"provisioner": provisioner, "claimPropertySets": claims, **clone},
         ),
         _object(

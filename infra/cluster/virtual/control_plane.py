@@ -13,6 +13,7 @@ from infra.cluster.virtual.faults import Faults
 from infra.cluster.virtual.informer import Informer, Key, key_of
 from infra.cluster.virtual.machines import Machines
 from infra.cluster.virtual.work_queue import WorkQueue, serve
+from infra.errors import AlreadyExists
 
 
 class ControlPlane:
@@ -34,6 +35,7 @@ class ControlPlane:
         self._informers: dict[Kind, Informer] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._pending: list[tuple[Coroutine[Any, Any, None], str]] = []
+        self._failed: asyncio.Future[None] | None = None
 
     def informer(self, kind: Kind) -> Informer:
         """The shared cache of a kind."""
@@ -53,16 +55,34 @@ class ControlPlane:
         """Run a coroutine beside the workers; it ends with the control plane."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.append(task)
+        task.add_done_callback(self._ended)
         if len(self._tasks) > 4096:
             self._tasks = [task for task in self._tasks if not task.done()]
         return task
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A controller that dies ends the whole control plane: a cluster half alive would lie."""
+        if task.cancelled() or task.exception() is None:
+            return
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(task.exception() or RuntimeError(task.get_name()))
+        task.get_loop().call_exception_handler({"message": task.get_name(), "exception": task.exception()})
+
+    async def failed(self) -> None:
+        """Wait until a controller dies, and raise what killed it."""
+        if self._failed is not None:
+            await asyncio.shield(self._failed)
+
     async def start(self) -> None:
         """Fill the caches, then start the workers."""
+        self._failed = asyncio.get_running_loop().create_future()
         for kind, informer in self._informers.items():
             self.spawn(informer.run(), f"informer {kind}")
-        for informer in self._informers.values():
-            await informer.synced.wait()
+        synced = asyncio.gather(*(informer.synced.wait() for informer in self._informers.values()))
+        await asyncio.wait([synced, self._failed], return_when=asyncio.FIRST_COMPLETED)
+        if self._failed.done():
+            synced.cancel()
+            self._failed.result()
         for coroutine, name in self._pending:
             self.spawn(coroutine, name)
         self._pending.clear()
@@ -72,6 +92,8 @@ class ControlPlane:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._failed is not None:
+            self._failed.cancel()
         for coroutine, _ in self._pending:
             coroutine.close()
         self._tasks.clear()
@@ -116,8 +138,15 @@ def owner_reference(obj: Object) -> Object:
     }
 
 
-def event_about(obj: Object, reason: str, message: str, kind: str = "Normal") -> Object:
-    """An Event on `obj`; repeated ones have the same name, as the API would count them."""
+async def announce(api: Cluster, obj: Object, reason: str, message: str) -> None:
+    """Record a Normal Event on `obj`; a repeated one has the same name and is counted upstream."""
+    try:
+        await api.create(_event(obj, reason, message))
+    except AlreadyExists:
+        return
+
+
+def _event(obj: Object, reason: str, message: str) -> Object:
     meta = obj["metadata"]
     return {
         "apiVersion": EVENT.api_version,
@@ -126,7 +155,7 @@ def event_about(obj: Object, reason: str, message: str, kind: str = "Normal") ->
             "namespace": meta.get("namespace") or "default",
             "name": f"{meta['name']}.{obj['kind'].lower()}.{reason.lower()}.{meta['uid'][-12:]}",
         },
-        "type": kind,
+        "type": "Normal",
         "reason": reason,
         "message": message,
         "involvedObject": {

@@ -39,7 +39,10 @@ class VirtualCluster:
 
     def open(self, state: bytes | None) -> None:
         """Start from a saved state, or from a fresh cluster, and let the controllers settle."""
-        # the model makes no cycles worth collecting, and 100,000s of long-lived objects
+        # a closed cluster is one large cycle; what is alive now is not worth looking at again,
+        # and the model itself makes no cycles but 100,000s of long-lived objects
+        gc.collect()
+        gc.freeze()
         gc.set_threshold(100_000, 50, 100)
         if state:
             saved = orjson.loads(state)

@@ -3,7 +3,7 @@
 from infra.cluster.kinds import PV, PVC, VOLUME_CLONE_SOURCE
 from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane, Latest
-from infra.cluster.virtual.controllers.cdi_data_volumes import CLONE_PHASE, CLONE_TYPE
+from infra.cluster.virtual.controllers.cdi_data_volumes import CLONE_PHASE, CLONE_TYPE, SOURCE_NAMESPACE
 from infra.cluster.virtual.controllers.csi_provisioner import claim_reference
 from infra.cluster.virtual.informer import Key
 from infra.errors import AlreadyExists, NotFound
@@ -52,8 +52,7 @@ class ClonePopulator:
         await self._plane.clock.sleep(self._cpu_s)
         meta = claim["metadata"]
         phase = (meta.get("annotations") or {}).get(CLONE_PHASE, "")
-        source = claim["spec"]["dataSourceRef"]
-        scratch = (source["namespace"], f"tmp-pvc-{meta['uid']}")
+        scratch = (meta["annotations"][SOURCE_NAMESPACE], f"tmp-pvc-{meta['uid']}")
         if "deletionTimestamp" in meta:
             await self._abandon(key, scratch)
         elif not phase:
@@ -64,8 +63,7 @@ class ClonePopulator:
             await self._finish(key, claim, scratch)
 
     async def _restore(self, key: Key, claim: Object, scratch: Key) -> None:
-        reference = claim["spec"]["dataSourceRef"]
-        where = (reference["namespace"], reference["name"])
+        where = (scratch[0], claim["spec"]["dataSourceRef"]["name"])
         source = self._sources.get(where)
         if source is None:
             self._waiting[where] = key

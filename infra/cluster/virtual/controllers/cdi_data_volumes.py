@@ -11,6 +11,7 @@ from infra.errors import AlreadyExists, NotFound
 FINALIZER = "cdi.kubevirt.io/dataVolumeFinalizer"
 CLONE_PHASE = "cdi.kubevirt.io/clonePhase"
 CLONE_TYPE = "cdi.kubevirt.io/cloneType"
+SOURCE_NAMESPACE = "cdi.kubevirt.io/dataSourceNamespace"
 SHOWN = {
     "SnapshotClone": "CloneFromSnapshotSourceInProgress",
     "Rebind": "RebindInProgress",
@@ -120,9 +121,10 @@ class DataVolumes:
             "apiGroup": "cdi.kubevirt.io",
             "kind": VOLUME_CLONE_SOURCE.kind,
             "name": clone_source_name(volume),
-            "namespace": snapshot["namespace"],
         }
-        await self._make(self._claim(key, volume, {"dataSourceRef": source_ref}))
+        claim = self._claim(key, volume, {"dataSourceRef": source_ref})
+        claim["metadata"]["annotations"] = {SOURCE_NAMESPACE: snapshot["namespace"]}
+        await self._make(claim)
         await self._phase(key, "CloneScheduled")
 
     def _clone_source(self, volume: Object, snapshot: Object) -> Object:

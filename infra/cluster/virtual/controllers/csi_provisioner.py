@@ -2,7 +2,7 @@
 
 from infra.cluster.kinds import PV, PVC, SNAPSHOT
 from infra.cluster.port import Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane, event_about
+from infra.cluster.virtual.control_plane import ControlPlane, announce
 from infra.cluster.virtual.controllers.csi_restore_lock import RestoreLock
 from infra.cluster.virtual.informer import Key
 from infra.errors import AlreadyExists
@@ -43,14 +43,14 @@ class Provisioner:
         uid = claim["metadata"]["uid"]
         if ("", f"pvc-{uid}") in self._volumes:
             return
-        await self._api.create(event_about(claim, "Provisioning", "External provisioner is provisioning volume"))
+        await announce(self._api, claim, "Provisioning", "External provisioner is provisioning volume")
         await self._make_volume(key, claim)
         try:
             await self._api.create(self._volume(claim))
         except AlreadyExists:
             return
         for extra in range(self._csi.calls - 2):
-            await self._api.create(event_about(claim, f"ProvisioningSucceeded{extra or ''}", f"pvc-{uid}"))
+            await announce(self._api, claim, f"ProvisioningSucceeded{extra or ''}", f"pvc-{uid}")
 
     async def _make_volume(self, key: Key, claim: Object) -> None:
         csi, clock = self._csi, self._plane.clock

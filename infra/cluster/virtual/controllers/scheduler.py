@@ -57,7 +57,7 @@ def image_score(size_mb: float, share_of_nodes: float) -> int:
 
 def quantity(text: str) -> float:
     """CPU in millicores, memory in MiB, or a plain count, of a resource quantity."""
-    for suffix, factor in (("m", 1.0), ("Ki", 1 / 1024), ("Mi", 1.0), ("Gi", 1024.0)):
+    for suffix, factor in (("m", 1.0), ("Ki", 1 / 1024), ("Mi", 1.0), ("Gi", 1024.0), ("k", 1000.0)):
         if text.endswith(suffix):
             return float(text[: -len(suffix)]) * factor
     return float(text)
@@ -83,16 +83,16 @@ class Scheduler:
 
     def _node_changed(self, what: str, obj: Object, _: Object | None) -> None:
         name, status = obj["metadata"]["name"], obj.get("status", {})
-        if what == "DELETED" or name in self._nodes or obj.get("spec", {}).get("unschedulable"):
+        room = status.get("allocatable")
+        if what == "DELETED" or name in self._nodes or not room or obj.get("spec", {}).get("unschedulable"):
             return
-        room = status["allocatable"]
         reports = any("virt-launcher" in image["names"][0] for image in status.get("images") or ())
         node = NodeState(
             name,
             quantity(room["cpu"]) * (1 if room["cpu"].endswith("m") else 1000),
             quantity(room["memory"]),
-            int(room["pods"]),
-            int(room.get("devices.kubevirt.io/kvm", room["pods"])),
+            int(quantity(room["pods"])),
+            int(quantity(room.get("devices.kubevirt.io/kvm", room["pods"]))),
             reports,
         )
         node.score = allocation_score(node)

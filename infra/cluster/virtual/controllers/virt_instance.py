@@ -4,7 +4,7 @@ from typing import Any
 
 from infra.cluster.kinds import DISRUPTION_BUDGET, POD, VMI
 from infra.cluster.port import Cluster, Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane, Latest, event_about, owner_reference
+from infra.cluster.virtual.control_plane import ControlPlane, Latest, announce, owner_reference
 from infra.cluster.virtual.controllers.printable_status import FINAL, condition
 from infra.cluster.virtual.informer import Key
 from infra.errors import AlreadyExists, NotFound
@@ -72,7 +72,7 @@ class InstanceController:
                 await self._api.create(self._launcher(key, vmi))
             except AlreadyExists:
                 return
-            await self._api.create(event_about(vmi, "SuccessfulCreate", f"Created virtual machine pod {launcher_name(vmi)}"))
+            await announce(self._api, vmi, "SuccessfulCreate", f"Created virtual machine pod {launcher_name(vmi)}")
         elif pod is not None:
             ready = {"type": "Ready", "status": "False", "reason": "GuestNotRunning"}
             await self._write(key, {"status": {"phase": "Scheduling", "conditions": [ready]}})
@@ -92,7 +92,7 @@ class InstanceController:
             await self._api.create(budget)
         except AlreadyExists:
             return
-        await self._api.create(event_about(vmi, "SuccessfulCreate", "Created PodDisruptionBudget"))
+        await announce(self._api, vmi, "SuccessfulCreate", "Created PodDisruptionBudget")
 
     def _launcher(self, key: Key, vmi: Object) -> Object:
         nodes = self._plane.description.nodes
@@ -156,7 +156,7 @@ class InstanceController:
             await self._api.delete(Ref(POD, key[0], pod["metadata"]["name"]), uid=pod["metadata"]["uid"])
         except NotFound:
             return
-        await self._api.create(event_about(vmi, "SuccessfulDelete", f"Deleted virtual machine pod {launcher_name(vmi)}"))
+        await announce(self._api, vmi, "SuccessfulDelete", f"Deleted virtual machine pod {launcher_name(vmi)}")
 
     async def _write(self, key: Key, change: Object) -> None:
         self._vmis.wrote(await self._api.patch(Ref(VMI, *key), change))

@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.cluster.kinds import CONTROLLER_REVISION, DATA_VOLUME, VM, VMI
 from infra.cluster.port import Cluster, Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane, Latest, event_about, owner_reference
+from infra.cluster.virtual.control_plane import ControlPlane, Latest, announce, owner_reference
 from infra.cluster.virtual.controllers.printable_status import FINAL, wanted_status
 from infra.cluster.virtual.informer import Key
 from infra.cluster.virtual.store import merge
@@ -83,7 +83,7 @@ class VirtualMachineController:
             not wanted or vmi.get("status", {}).get("phase") in FINAL
         ):
             await self._api.delete(Ref(VMI, *key), uid=vmi["metadata"]["uid"])
-            await self._api.create(event_about(vm, "SuccessfulDelete", f"Stopped the virtual machine instance {key[1]}"))
+            await announce(self._api, vm, "SuccessfulDelete", f"Stopped the virtual machine instance {key[1]}")
 
     async def _make_volumes(self, key: Key, vm: Object) -> None:
         for template in vm["spec"].get("dataVolumeTemplates") or ():
@@ -118,7 +118,7 @@ class VirtualMachineController:
         self._made[uid] = generation
         await self._create_once(self._revision(key, vm, generation))
         await self._create_once(self._instance(key, vm))
-        await self._api.create(event_about(vm, "SuccessfulCreate", f"Started the virtual machine instance {key[1]}"))
+        await announce(self._api, vm, "SuccessfulCreate", f"Started the virtual machine instance {key[1]}")
 
     async def _create_once(self, obj: Object) -> None:
         try:
@@ -137,6 +137,7 @@ class VirtualMachineController:
                 "ownerReferences": [owner_reference(vm)],
             },
             "revision": generation,
+            "data": {},
         }
 
     def _instance(self, key: Key, vm: Object) -> Object:
