@@ -23,8 +23,10 @@ from flows.prefect_client import conduct_with_prefect
 from flows.progress import progress
 from flows.study import begin, conduct, finished_before
 from infra.errors import VirtscaleError
+from infra.prefect_server import find_server
 from infra.results.manifest import check_run_id
 from infra.results.open import open_store
+from infra.settings import prefect_api_url
 from tasks.run import RunRequest, new_run_id
 
 INTERRUPTED = 130
@@ -83,7 +85,7 @@ def conducted(request: RunRequest, no_prefect: bool) -> Outcome | None:
     with TerminalProgress(request) as listener:
         token = progress.set(listener)
         try:
-            return conduct(request) if no_prefect else conduct_with_prefect(request)
+            return conduct(request) if no_prefect else with_prefect(request)
         except KeyboardInterrupt:
             listener.stop()
             click.echo(f"interrupted; go on with: {same_command(request.run_id)}", err=True)
@@ -97,6 +99,15 @@ def conducted(request: RunRequest, no_prefect: bool) -> Outcome | None:
             raise
         finally:
             progress.reset(token)
+
+
+def with_prefect(request: RunRequest) -> Outcome:
+    """The outcome of the run as a Prefect flow; the first one waits for a server."""
+    if not prefect_api_url() and find_server() is None:
+        click.echo(
+            "prefect       a server starts in the background, once (virtscale doctor shows it)", err=True
+        )
+    return conduct_with_prefect(request)
 
 
 def show(outcome: Outcome, request: RunRequest, as_json: bool) -> None:

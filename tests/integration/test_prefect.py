@@ -98,6 +98,7 @@ def test_prefect_adds_nothing_to_what_the_command_says(finished: Finished) -> No
     lines = finished.command.stderr.splitlines()
     assert (finished.command.returncode, lines[0]) == (0, "run one")
     assert [line.split()[0] for line in lines[2:]] == [
+        "prefect",
         "preflight",
         "golden",
         *["deploy"] * 3,
