@@ -42,13 +42,34 @@ def rebuild_report(store: ObjectStore, run_id: str) -> str:
     Raises:
         StoreError: the store has no such run.
     """
-    manifest = read_manifest(store, run_id)
-    if manifest is None:
-        raise StoreError(f"run {run_id}: the store has no such run (virtscale runs lists them)")
-    frames = read_frames(store, run_id)
+    frames, manifest = read_frames(store, run_id), _manifest(store, run_id)
     manifest["verdict"], manifest["reasons"] = run_verdict(frames["batches"])
     store.put(report_key(run_id), build_report(frames, manifest).encode())
     return store.address(report_key(run_id))
+
+
+def write_pictures(store: ObjectStore, run_id: str) -> list[str]:
+    """Write every chart of what is committed so far as SVG and PNG beside the report; returns where they are.
+
+    Raises:
+        StoreError: the store has no such run.
+    """
+    # Imported here: the renderer is large, and only pictures need it.
+    from tasks.report.pictures import report_pictures
+
+    folder = report_key(run_id).rpartition("/")[0]
+    written = []
+    for name, body in report_pictures(read_frames(store, run_id), _manifest(store, run_id)):
+        store.put(f"{folder}/{name}", body)
+        written.append(store.address(f"{folder}/{name}"))
+    return written
+
+
+def _manifest(store: ObjectStore, run_id: str) -> dict[str, Any]:
+    manifest = read_manifest(store, run_id)
+    if manifest is None:
+        raise StoreError(f"run {run_id}: the store has no such run (virtscale runs lists them)")
+    return manifest
 
 
 def write_report(world: World, request: RunRequest) -> dict[str, Any]:

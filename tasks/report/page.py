@@ -38,8 +38,7 @@ def build_report(
         manifest: the run's manifest; `run_id`, `world` and `cluster` are needed, the rest is shown as it is.
         objects_of_failed: VM name to what was kept of its objects (manifest, events), text or plain data.
     """
-    whole = {name: frames.get(name, _empty(schema)) for name, schema in TABLES.items()}
-    caption = Caption(str(manifest["world"]), f"{manifest['cluster']} · run {manifest['run_id']}")
+    whole, caption = every_table(frames), caption_of(manifest)
     failed = failed_vms(whole)
     evidence = [failed_section(failed), validity_section(whole, caption)]
     sections = study_sections(whole, caption)
@@ -61,6 +60,16 @@ def build_report(
         charts=_as_script(_chart_data(shown)),
         bundle=Markup(charting_bundle()),
     )
+
+
+def every_table(frames: Frames) -> dict[str, pl.DataFrame]:
+    """All tables by name; one that is missing is empty."""
+    return {name: frames.get(name, _empty(schema)) for name, schema in TABLES.items()}
+
+
+def caption_of(manifest: Mapping[str, Any]) -> Caption:
+    """World, cluster and run, as every chart of the run says them."""
+    return Caption(str(manifest["world"]), f"{manifest['cluster']} · run {manifest['run_id']}")
 
 
 def _empty(schema: pa.Schema) -> pl.DataFrame:
