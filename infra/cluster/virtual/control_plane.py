@@ -126,6 +126,19 @@ def _version(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
+def unchanged(obj: Object, before: Object) -> bool:
+    """Whether only the status differs: a controller's own writes are no news to it.
+
+    For kinds with a status subresource, whose generation counts edits of the spec.
+    """
+    meta, old = obj["metadata"], before["metadata"]
+    return bool(
+        meta["generation"] == old["generation"]
+        and meta.get("deletionTimestamp") == old.get("deletionTimestamp")
+        and meta.get("finalizers") == old.get("finalizers")
+    )
+
+
 def owner_reference(obj: Object) -> Object:
     """A controller reference to `obj`."""
     return {

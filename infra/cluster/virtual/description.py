@@ -167,6 +167,9 @@ class Description(Part):
     cdi: str = "v1.63.1"
     storage_class: str = "ocs-external-storagecluster-ceph-rbd"
     snapshot_class: str = "ocs-external-storagecluster-rbdplugin-snapclass"
+    requests_per_s: float = Field(
+        17.0, gt=0, description="rate at which a lab without stages is asked for VMIs; assumption (kubevirt#7879: up to 17/s)"
+    )
     limits_on: bool = Field(True, description="client rate limits exist; off: every bucket is unlimited")
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
     api: Api = Api()  # type: ignore[call-arg]

@@ -49,7 +49,8 @@ class ClonePopulator:
         claim = self._claims.get(key)
         if claim is None:
             return
-        await self._plane.clock.sleep(self._cpu_s)
+        if self._cpu_s:
+            await self._plane.clock.sleep(self._cpu_s)
         meta = claim["metadata"]
         phase = (meta.get("annotations") or {}).get(CLONE_PHASE, "")
         scratch = (meta["annotations"][SOURCE_NAMESPACE], f"tmp-pvc-{meta['uid']}")

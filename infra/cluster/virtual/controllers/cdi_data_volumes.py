@@ -4,7 +4,7 @@ from typing import Any
 
 from infra.cluster.kinds import DATA_SOURCE, DATA_VOLUME, PVC, SNAPSHOT, VOLUME_CLONE_SOURCE
 from infra.cluster.port import Cluster, Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane, Latest, owner_reference
+from infra.cluster.virtual.control_plane import ControlPlane, Latest, owner_reference, unchanged
 from infra.cluster.virtual.informer import Key
 from infra.errors import AlreadyExists, NotFound
 
@@ -18,6 +18,26 @@ SHOWN = {
     "Succeeded": "Succeeded",
 }
 """Clone phase of the claim -> phase of the DataVolume."""
+
+IN_PROGRESS = frozenset(("CloneFromSnapshotSourceInProgress", "RebindInProgress", "ImportInProgress"))
+DONE = ({"type": "Ready", "status": "True"}, {"type": "Running", "status": "False", "reason": "Completed"})
+
+
+def _progressing(phase: str) -> tuple[Object, Object]:
+    """Ready and Running of a DataVolume that is not done, as recorded from the real controller."""
+    if phase in IN_PROGRESS:
+        return (
+            {"type": "Ready", "status": "False", "reason": "TransferRunning"},
+            {"type": "Running", "status": "True", "reason": "Populator is running"},
+        )
+    return {"type": "Ready", "status": "False", "reason": phase}, {"type": "Running", "status": "False"}
+
+
+def _bound(claim: Object | None, phase: str = "") -> Object:
+    if claim is None or phase == "CloneScheduled":
+        return {"type": "Bound", "status": "False", "reason": phase or "NotFound"}
+    bound = claim.get("status", {}).get("phase") == "Bound"
+    return {"type": "Bound", "status": str(bound), "reason": "Bound" if bound else "Pending"}
 
 
 def clone_source_name(volume: Object) -> str:
@@ -43,8 +63,8 @@ class DataVolumes:
         plane.informer(PVC).on_change(self._claim_changed)
         plane.informer(DATA_SOURCE).on_change(self._source_changed)
 
-    def _changed(self, what: str, obj: Object, _: Object | None) -> None:
-        if what != "DELETED":
+    def _changed(self, what: str, obj: Object, before: Object | None) -> None:
+        if what != "DELETED" and (before is None or not unchanged(obj, before)):
             self.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
     def _claim_changed(self, what: str, obj: Object, before: Object | None) -> None:
@@ -54,8 +74,12 @@ class DataVolumes:
         key = (obj["metadata"]["namespace"], owners[0]["name"])
         if before is None or before["metadata"].get("annotations") is not obj["metadata"].get("annotations"):
             self.queue.add(key)
-        elif obj.get("status") is not before.get("status") and "source" in (self._volumes.get(key) or {}).get("spec", {}):
+        elif obj.get("status") is not before.get("status") and self._cares(self._volumes.get(key)):
             self.queue.add(key)
+
+    def _cares(self, volume: Object | None) -> bool:
+        """Whether a claim's status matters: to an import, and to a clone that succeeded before it was bound."""
+        return volume is not None and ("source" in volume["spec"] or volume.get("status", {}).get("phase") == "Succeeded")
 
     def _source_changed(self, what: str, obj: Object, _: Object | None) -> None:
         if what != "DELETED" and not obj.get("status", {}).get("conditions"):
@@ -75,13 +99,17 @@ class DataVolumes:
         volume = self._volumes.get(key)
         if volume is None:
             return
-        await self._plane.clock.sleep(self._cpu_s)
+        if self._cpu_s:
+            await self._plane.clock.sleep(self._cpu_s)
         if "deletionTimestamp" in volume["metadata"]:
             if volume["metadata"].get("finalizers"):
                 await self._api.patch(Ref(DATA_VOLUME, *key), {"metadata": {"finalizers": None}})
             return
         phase = volume.get("status", {}).get("phase", "")
-        if phase in ("Succeeded", "Failed"):
+        if phase == "Succeeded":
+            await self._say_bound(key, volume)
+            return
+        if phase == "Failed":
             return
         if "source" in volume["spec"]:
             await self._import(key, volume, phase)
@@ -104,6 +132,9 @@ class DataVolumes:
         if shown == "Succeeded":
             await self._delete_clone_source(volume)
         await self._phase(key, shown)
+        if shown == "Succeeded":
+            change = {"finalizers": None, "annotations": {CLONE_TYPE: annotations.get(CLONE_TYPE)}}
+            self._volumes.wrote(await self._api.patch(Ref(DATA_VOLUME, *key), {"metadata": change}))
 
     async def _begin_clone(self, key: Key, volume: Object) -> None:
         reference = volume["spec"]["sourceRef"]
@@ -196,12 +227,17 @@ class DataVolumes:
         except NotFound:
             return
 
+    async def _say_bound(self, key: Key, volume: Object) -> None:
+        conditions = volume["status"].get("conditions") or ()
+        now = _bound(self._claims.get(key))
+        if now["status"] == "True" and now not in conditions:
+            others = [each for each in conditions if each["type"] != "Bound"]
+            change = {"status": {"conditions": [now, *others]}}
+            self._volumes.wrote(await self._api.patch(Ref(DATA_VOLUME, *key), change, subresource="status"))
+
     async def _phase(self, key: Key, phase: str) -> None:
         done = phase == "Succeeded"
-        conditions = [
-            {"type": "Ready", "status": "True" if done else "False"},
-            {"type": "Running", "status": "False", "reason": "Completed" if done else phase},
-        ]
+        conditions = [_bound(self._claims.get(key), phase), *(DONE if done else _progressing(phase))]
         status = {"phase": phase, "progress": "100.0%" if done else "N/A", "conditions": conditions}
         change = await self._api.patch(Ref(DATA_VOLUME, *key), {"status": status}, subresource="status")
         self._volumes.wrote(change)

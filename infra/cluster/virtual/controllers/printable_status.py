@@ -40,14 +40,19 @@ def printable_status(vm: Object, vmi: Object | None, volumes: list[Object | None
         return "Stopping"
     if phase == "Running":
         return "Running"
-    if vmi is not None and condition(vmi, "PodScheduled").get("reason") == "Unschedulable" and phase not in FINAL:
+    volumes_say = "" if phase in FINAL or "deletionTimestamp" in vm["metadata"] else volume_status(volumes)
+    if volumes_say != "DataVolumeError" and vmi is not None and _unschedulable(vmi):
         return "ErrorUnschedulable"
-    volumes_say = volume_status(volumes)
-    if volumes_say and phase not in FINAL and "deletionTimestamp" not in vm["metadata"]:
+    if volumes_say:
         return volumes_say
     if phase in STARTED or (vmi is None and vm["spec"].get("runStrategy") == "Always"):
         return "Starting"
     return "Stopped"
+
+
+def _unschedulable(vmi: Object) -> bool:
+    """Shown even while an instance that never ran is being taken away (testbed.md B4)."""
+    return condition(vmi, "PodScheduled").get("reason") == "Unschedulable"
 
 
 def ready_condition(vm: Object, vmi: Object | None) -> dict[str, Any]:
@@ -64,18 +69,22 @@ def wanted_status(vm: Object, vmi: Object | None, volumes: list[Object | None]) 
     """The status to write, as a merge patch: null where the real one leaves a field out."""
     ready = ready_condition(vm, vmi)
     old = vm.get("status", {})
-    kept = [c for c in old.get("conditions") or () if c["type"] not in ("Ready", "LiveMigratable")]
-    migratable = [{"type": "LiveMigratable", "status": "True"}]
-    running = vmi is not None and vmi.get("status", {}).get("phase") == "Running"
-    stays = bool(condition(vm, "LiveMigratable"))
     wanted: dict[str, Any] = {
         "printableStatus": printable_status(vm, vmi, volumes),
         "created": True if vmi is not None else None,
         "ready": True if ready["status"] == "True" else None,
-        "conditions": [ready, *kept, *(migratable if running or stays else [])],
+        "conditions": [ready, *_copied(old, vmi)],
     }
     if vmi is not None:
-        generation = vm["metadata"]["generation"]
         wanted["runStrategy"] = vm["spec"].get("runStrategy")
-        wanted["observedGeneration"] = wanted["desiredGeneration"] = generation
+        wanted["desiredGeneration"] = vm["metadata"]["generation"]
+        if "deletionTimestamp" not in vm["metadata"]:
+            wanted["observedGeneration"] = vm["metadata"]["generation"]
     return wanted
+
+
+def _copied(old: dict[str, Any], vmi: Object | None) -> list[dict[str, Any]]:
+    """The instance's conditions but Ready; those that it no longer has stay on the VM (testbed.md B7)."""
+    theirs = [c for c in (vmi or {}).get("status", {}).get("conditions") or () if c["type"] != "Ready"]
+    types = {"Ready", *(c["type"] for c in theirs)}
+    return [*theirs, *(c for c in old.get("conditions") or () if c["type"] not in types)]

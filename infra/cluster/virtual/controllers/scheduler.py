@@ -30,7 +30,7 @@ class NodeState:
     used_cpu: float = 0.0
     used_memory: float = 0.0
     used_pods: int = 0
-    score: int = 0
+    place: int = 0
 
     def fits(self, cpu: float, memory: float) -> bool:
         """Whether a launcher pod still fits."""
@@ -77,6 +77,9 @@ class Scheduler:
         self._start = 0
         self._requests: dict[tuple[str, str], tuple[float, float]] = {}
         self._image_score = 0
+        self._shape = (0.0, 0.0)
+        self._scores: list[int] = []
+        self._full = 0
         self.queue = plane.queue(self.schedule, 1, "scheduler")
         plane.informer(NODE).on_change(self._node_changed)
         plane.informer(POD).on_change(self._pod_changed)
@@ -95,11 +98,14 @@ class Scheduler:
             int(quantity(room.get("devices.kubevirt.io/kvm", room["pods"]))),
             reports,
         )
-        node.score = allocation_score(node)
         self._nodes[name] = node
         self._order = [self._nodes[name] for name in sorted(self._nodes)]
+        for place, node in enumerate(self._order):
+            node.place = place
         share = sum(node.has_image for node in self._order) / len(self._order)
         self._image_score = image_score(self._plane.description.nodes.image_gib * 1073.741824, share)
+        self._shape, shape = (-1.0, -1.0), self._shape
+        self._shape_for(shape)
 
     def _pod_changed(self, what: str, obj: Object, _: Object | None) -> None:
         meta = obj["metadata"]
@@ -125,7 +131,7 @@ class Scheduler:
         node.used_cpu += cpu
         node.used_memory += memory
         node.used_pods += 1
-        node.score = allocation_score(node)
+        self._rescore(node)
         self._placed[key] = (node, cpu, memory)
 
     def _release(self, key: Key) -> None:
@@ -136,7 +142,7 @@ class Scheduler:
         node.used_cpu -= cpu
         node.used_memory -= memory
         node.used_pods -= 1
-        node.score = allocation_score(node)
+        self._rescore(node)
         for waiting in self._unschedulable:
             self.queue.add(waiting)
         self._unschedulable.clear()
@@ -160,26 +166,40 @@ class Scheduler:
         await self._api.subresource(Ref(POD, *key), "binding", body)
 
     def _choose(self, pod: Object) -> NodeState | None:
-        cpu, memory = self._request(pod)
-        order, wanted = self._order, max(100, len(self._order) // 2)
-        candidates: list[NodeState] = []
-        for step in range(len(order)):
-            node = order[(self._start + step) % len(order)]
-            if node.fits(cpu, memory):
-                candidates.append(node)
-                if len(candidates) == wanted:
-                    break
-        if not candidates:
+        """The best of the next 100 nodes (or half of all) that fit, as upstream samples them."""
+        self._shape_for(self._request(pod))
+        order, size = self._order, len(self._order)
+        wanted = max(100, size // 2)
+        turned = self._scores[self._start :] + self._scores[: self._start]
+        if self._full:
+            fitting = [place for place, score in enumerate(turned) if score >= 0][:wanted]
+        else:
+            fitting = list(range(min(wanted, size)))
+        if not fitting:
             return None
-        self._start = (self._start + len(candidates)) % len(order)
-        return self._best(candidates, pod["metadata"]["name"])
+        top = max(turned[place] for place in fitting) if self._full else max(turned[:wanted])
+        best = [place for place in fitting if turned[place] == top]
+        chosen = best[self._plane.draws.below(len(best), "scheduler tie", pod["metadata"]["name"])]
+        node = order[(self._start + chosen) % size]
+        self._start = (self._start + len(fitting)) % size
+        return node
 
-    def _best(self, candidates: list[NodeState], name: str) -> NodeState:
-        bonus = self._image_score
-        scores = [node.score + bonus if node.has_image else node.score for node in candidates]
-        top = max(scores)
-        best = [node for node, score in zip(candidates, scores, strict=True) if score == top]
-        return best[self._plane.draws.below(len(best), "scheduler tie", name)] if len(best) > 1 else best[0]
+    def _shape_for(self, shape: tuple[float, float]) -> None:
+        """Scores are kept for one shape of pod: those of a batch are all alike."""
+        if shape != self._shape:
+            self._shape = shape
+            self._scores = [self._score(node) for node in self._order]
+            self._full = sum(score < 0 for score in self._scores)
+
+    def _score(self, node: NodeState) -> int:
+        if not node.fits(*self._shape):
+            return -1
+        return allocation_score(node) + (self._image_score if node.has_image else 0)
+
+    def _rescore(self, node: NodeState) -> None:
+        score, old = self._score(node), self._scores[node.place]
+        self._scores[node.place] = score
+        self._full += (score < 0) - (old < 0)
 
     async def _refuse(self, key: Key, pod: Object) -> None:
         self._unschedulable[key] = None

@@ -6,6 +6,9 @@ from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.controllers.printable_status import FINAL
 from infra.cluster.virtual.informer import Key
 
+MIGRATABLE = tuple({"type": kind, "status": "True"} for kind in ("LiveMigratable", "StorageLiveMigratable"))
+TERMINATING = {"type": "Ready", "status": "False", "reason": "PodTerminating"}
+
 
 class Handlers:
     """All virt-handlers: one client (and so one rate limit) per node."""
@@ -48,7 +51,9 @@ class Handlers:
         # an address of the documentation range would not do for 6,000: one of 10.128.0.0/9, by uid
         number = int(uid[-6:], 16)
         address = f"10.{128 + (number >> 16 & 127)}.{number >> 8 & 255}.{number & 255}"
-        status = {"phase": "Running", "interfaces": [{"name": "default", "ipAddress": address}]}
+        conditions = [*(vmi["status"].get("conditions") or ()), *MIGRATABLE]
+        interfaces = [{"name": "default", "ipAddress": address}]
+        status = {"phase": "Running", "interfaces": interfaces, "conditions": conditions}
         await self._client(node).patch(Ref(VMI, *key), {"status": status})
         self._free(key, uid)
 
@@ -57,7 +62,9 @@ class Handlers:
         await self._plane.clock.sleep(self._virt.domain_stop_s)
         self._plane.machines.power_off(key[1])
         phase = "Succeeded" if vmi["status"]["phase"] == "Running" else "Failed"
-        await self._client(node).patch(Ref(VMI, *key), {"status": {"phase": phase}})
+        kept = [c for c in vmi["status"].get("conditions") or () if c["type"] != "Ready"]
+        status = {"phase": phase, "conditions": [TERMINATING, *kept]}
+        await self._client(node).patch(Ref(VMI, *key), {"status": status})
         self._busy.discard(uid)
 
     def _free(self, key: Key, uid: str) -> None:

@@ -9,9 +9,11 @@ from infra.cluster.virtual.controllers.printable_status import FINAL, condition
 from infra.cluster.virtual.informer import Key
 from infra.errors import AlreadyExists, NotFound
 
-FOREGROUND = "foregroundDeleteVirtualMachine"
+FOREGROUND = "kubevirt.io/foregroundDeleteVirtualMachine"
 CREATED_BY = "kubevirt.io/created-by"
 DOMAIN = "vm.kubevirt.io/name"
+OBSERVED = {"kubevirt.io/latest-observed-api-version": "v1", "kubevirt.io/storage-observed-api-version": "v1"}
+"""Virt-controller's first write of all to a VMI, as recorded: it costs a call like every other."""
 
 
 def launcher_name(vmi: Object) -> str:
@@ -35,12 +37,16 @@ class InstanceController:
         plane.informer(VMI).on_change(self._vmi_changed)
         plane.informer(POD).on_change(self._pod_changed)
 
-    def _vmi_changed(self, what: str, obj: Object, _: Object | None) -> None:
+    def _vmi_changed(self, what: str, obj: Object, before: Object | None) -> None:
         if what == "DELETED":
             self._made.discard(obj["metadata"]["uid"])
+        elif before is not None and _own_write(obj, before):
+            return
         self.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
-    def _pod_changed(self, what: str, obj: Object, _: Object | None) -> None:
+    def _pod_changed(self, what: str, obj: Object, before: Object | None) -> None:
+        if before is not None and what == "MODIFIED" and _pod_news(obj) == _pod_news(before):
+            return
         labels = obj["metadata"].get("labels") or {}
         if CREATED_BY in labels:
             self.queue.add((obj["metadata"]["namespace"], labels[DOMAIN]))
@@ -50,7 +56,8 @@ class InstanceController:
         vmi = self._vmis.get(key)
         if vmi is None:
             return
-        await self._plane.clock.sleep(self._cpu_s)
+        if self._cpu_s:
+            await self._plane.clock.sleep(self._cpu_s)
         phase = vmi.get("status", {}).get("phase") or ""
         pod = self._pods.get((key[0], launcher_name(vmi)))
         if "deletionTimestamp" in vmi["metadata"] or phase in FINAL:
@@ -66,6 +73,7 @@ class InstanceController:
         uid = vmi["metadata"]["uid"]
         if pod is None and uid not in self._made:
             self._made.add(uid)
+            await self._write(key, {"metadata": {"annotations": OBSERVED}})
             if self._budgets:
                 await self._make_budget(key, vmi)
             try:
@@ -74,8 +82,7 @@ class InstanceController:
                 return
             await announce(self._api, vmi, "SuccessfulCreate", f"Created virtual machine pod {launcher_name(vmi)}")
         elif pod is not None:
-            ready = {"type": "Ready", "status": "False", "reason": "GuestNotRunning"}
-            await self._write(key, {"status": {"phase": "Scheduling", "conditions": [ready]}})
+            await self._write(key, {"status": {"phase": "Scheduling", "conditions": _scheduling(vmi)}})
 
     async def _make_budget(self, key: Key, vmi: Object) -> None:
         budget = {
@@ -121,6 +128,7 @@ class InstanceController:
                 "ownerReferences": [owner_reference(vmi)],
             },
             "spec": spec,
+            "status": {"phase": "Pending"},
         }
 
     async def _hand_over(self, key: Key, vmi: Object, pod: Object) -> None:
@@ -135,8 +143,8 @@ class InstanceController:
 
     async def _follow_ready(self, key: Key, vmi: Object) -> None:
         if condition(vmi, "Ready").get("status") != "True":
-            ready = [{"type": "Ready", "status": "True"}, {"type": "LiveMigratable", "status": "True"}]
-            await self._write(key, {"status": {"conditions": ready}})
+            kept = [c for c in vmi["status"].get("conditions") or () if c["type"] != "Ready"]
+            await self._write(key, {"status": {"conditions": [{"type": "Ready", "status": "True"}, *kept]}})
 
     async def _let_go(self, key: Key, vmi: Object, pod: Object | None, phase: str) -> None:
         if pod is not None and "deletionTimestamp" not in pod["metadata"]:
@@ -160,6 +168,32 @@ class InstanceController:
 
     async def _write(self, key: Key, change: Object) -> None:
         self._vmis.wrote(await self._api.patch(Ref(VMI, *key), change))
+
+
+def _scheduling(vmi: Object) -> list[dict[str, Any]]:
+    ready = {"type": "Ready", "status": "False", "reason": "GuestNotRunning"}
+    if not any("dataVolume" in volume for volume in vmi["spec"].get("volumes") or ()):
+        return [ready]
+    return [ready, {"type": "DataVolumesReady", "status": "True", "reason": "AllDVsReady"}]
+
+
+def _own_write(vmi: Object, before: Object) -> bool:
+    """Phases and conditions that this controller wrote itself are no news; its next step waits for the pod."""
+    if ("deletionTimestamp" in vmi["metadata"]) != ("deletionTimestamp" in before["metadata"]):
+        return False
+    phase = vmi.get("status", {}).get("phase")
+    return phase in ("Scheduling", "Scheduled") or (phase == "Running" and _running(before))
+
+
+def _running(vmi: Object) -> bool:
+    return bool(vmi.get("status", {}).get("phase") == "Running")
+
+
+def _pod_news(pod: Object) -> tuple[bool, str, str]:
+    """What of a pod matters to its VMI: deletion, readiness, a scheduler that refuses."""
+    ready = condition(pod, "Ready").get("status", "")
+    refused = condition(pod, "PodScheduled").get("reason", "")
+    return "deletionTimestamp" in pod["metadata"], ready, refused
 
 
 def _memory_mib(domain: Object) -> float:

@@ -8,14 +8,14 @@ from typing import Any
 
 from infra.cluster.kinds import CONTROLLER_REVISION, DATA_VOLUME, VM, VMI
 from infra.cluster.port import Cluster, Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane, Latest, announce, owner_reference
+from infra.cluster.virtual.control_plane import ControlPlane, Latest, announce, owner_reference, unchanged
 from infra.cluster.virtual.controllers.printable_status import FINAL, wanted_status
 from infra.cluster.virtual.informer import Key
 from infra.cluster.virtual.store import merge
 from infra.errors import AlreadyExists
 
 FINALIZER = "kubevirt.io/virtualMachineControllerFinalize"
-VMI_FINALIZERS = [FINALIZER, "foregroundDeleteVirtualMachine"]
+VMI_FINALIZERS = [FINALIZER, "kubevirt.io/foregroundDeleteVirtualMachine"]
 ANNOTATIONS = {
     "kubevirt.io/latest-observed-api-version": "v1",
     "kubevirt.io/storage-observed-api-version": "v1",
@@ -39,9 +39,11 @@ class VirtualMachineController:
         plane.informer(VMI).on_change(self._owned_changed)
         plane.informer(DATA_VOLUME).on_change(self._owned_changed)
 
-    def _vm_changed(self, what: str, obj: Object, _: Object | None) -> None:
+    def _vm_changed(self, what: str, obj: Object, before: Object | None) -> None:
         if what == "DELETED":
             self._made.pop(obj["metadata"]["uid"], None)
+        elif before is not None and unchanged(obj, before):
+            return
         self.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
     def _owned_changed(self, what: str, obj: Object, before: Object | None) -> None:
@@ -58,7 +60,8 @@ class VirtualMachineController:
         vm = self._vms.get(key)
         if vm is None:
             return
-        await self._plane.clock.sleep(self._cpu_s)
+        if self._cpu_s:
+            await self._plane.clock.sleep(self._cpu_s)
         if "status" not in vm:
             vm = await self._write_status(key, vm, {"printableStatus": "Stopped"})
         if FINALIZER not in (vm["metadata"].get("finalizers") or ()) and "deletionTimestamp" not in vm["metadata"]:
@@ -149,6 +152,7 @@ class VirtualMachineController:
                 "name": key[1],
                 "namespace": key[0],
                 "labels": (template.get("metadata") or {}).get("labels") or {},
+                "annotations": {"kubevirt.io/vm-generation": str(vm["metadata"]["generation"])},
                 "finalizers": VMI_FINALIZERS,
                 "ownerReferences": [owner_reference(vm)],
             },

@@ -14,6 +14,7 @@ class Binder:
         self._api = api
         self._claims = plane.informer(PVC).cache
         self._volumes = plane.informer(PV).cache
+        self._work_s = plane.description.csi.bind_s
         self._by_claim: dict[str, str] = {}
         self.queue = plane.queue(self._settle, 10, "volume binder")
         plane.informer(PV).on_change(self._volume_changed)
@@ -45,7 +46,8 @@ class Binder:
         claim = self._claims.get(key)
         if claim is None:
             return
-        await self._plane.clock.sleep(self._plane.description.csi.bind_s)
+        if self._work_s:
+            await self._plane.clock.sleep(self._work_s)
         volume = self._by_claim.get(claim["metadata"]["uid"])
         phase = claim.get("status", {}).get("phase")
         if volume is None:
