@@ -125,7 +125,7 @@ class Attach(Part):
     overload: bool = Field(True, description="the regime of kubernetes#84169 exists")
     overload_above: int = Field(1300, description="attachments in progress at which it slows down; kubernetes#84169")
     overload_below: int = Field(500, description="attachments in progress at which it recovers; kubernetes#84169")
-    overload_factor: float = Field(2.0, description="how much slower it is meanwhile; assumption")
+    overload_factor: float = Field(1.6, description="how much slower it is meanwhile; assumption")
     detach_s: float = Field(0.5, description="one detachment; assumption")
 
 

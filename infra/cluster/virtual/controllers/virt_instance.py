@@ -83,6 +83,9 @@ class InstanceController:
             await announce(self._api, vmi, "SuccessfulCreate", f"Created virtual machine pod {launcher_name(vmi)}")
         elif pod is not None:
             await self._write(key, {"status": {"phase": "Scheduling", "conditions": _scheduling(vmi)}})
+            if _pod_news(pod) != (False, "", ""):
+                # a slow controller: its own write is no news, and the pod's came before it
+                self.queue.add(key)
 
     async def _make_budget(self, key: Key, vmi: Object) -> None:
         budget = {
