@@ -8,7 +8,7 @@ time stamp of a creation or deletion is given by the caller.
 from collections.abc import Callable
 from typing import Any
 
-from infra.cluster.kinds import NAMESPACE, Kind, kind_of
+from infra.cluster.kinds import NAMESPACE, VOLUME_ATTACHMENT, Kind, kind_of
 from infra.cluster.port import Object, Ref
 from infra.errors import AlreadyExists, Conflict, Invalid, NotFound
 
@@ -66,8 +66,7 @@ class Store:
         """One object; NotFound with the API server's own wording."""
         found = self.objects(ref.kind).get((ref.namespace, ref.name))
         if found is None:
-            group = f".{ref.kind.group}" if ref.kind.group else ""
-            raise NotFound(f'{ref.kind.plural}{group} "{ref.name}" not found')
+            raise NotFound(f'{_resource(ref.kind)} "{ref.name}" not found')
         return found
 
     def dependents(self, uid: str) -> list[Ref]:
@@ -87,7 +86,7 @@ class Store:
         shelf = self.objects(kind)
         if key in shelf:
             being = "object is being deleted: " if "deletionTimestamp" in shelf[key]["metadata"] else ""
-            raise AlreadyExists(f'{being}{kind.plural} "{key[1]}" already exists')
+            raise AlreadyExists(f'{being}{_resource(kind)} "{key[1]}" already exists')
         new = dict(obj)
         new["metadata"] = {**meta, "creationTimestamp": stamp, "generation": 1}
         if dry_run:
@@ -95,7 +94,7 @@ class Store:
         self.uids += 1
         new["metadata"]["uid"] = f"{self._salt:08x}-0000-4000-8000-{self.uids:012x}"
         self._stamp(new["metadata"])
-        if kind.status_subresource and kind.group.endswith(("kubevirt.io", "k8s.io")):
+        if kind.status_subresource and (_custom(kind) or kind is VOLUME_ATTACHMENT):
             new.pop("status", None)
         shelf[key] = new
         self._living.add(new["metadata"]["uid"])
@@ -140,7 +139,9 @@ class Store:
         if wanted and "resourceVersion" in wanted:
             self._check_version(kind, old, wanted["resourceVersion"])
         if kind.status_subresource and subresource == "status":
-            change = {key: change[key] for key in ("status", "metadata") if key in change}
+            written = ("status",) if _custom(kind) else ("status", "metadata")
+            change = {key: change[key] for key in written if key in change}
+            wanted = change.get("metadata")
         elif subresource == "status":
             raise NotFound(f"the server could not find the requested resource ({kind.plural}/status)")
         elif kind.status_subresource and "status" in change:
@@ -154,7 +155,7 @@ class Store:
     def _check_version(self, kind: Kind, old: Object, wanted: str) -> None:
         if wanted != old["metadata"]["resourceVersion"]:
             raise Conflict(
-                f'Operation cannot be fulfilled on {kind.plural} "{old["metadata"]["name"]}": '
+                f'Operation cannot be fulfilled on {_resource(kind)} "{old["metadata"]["name"]}": '
                 "the object has been modified; please apply your changes to the latest version and try again"
             )
 
@@ -237,6 +238,16 @@ class Store:
             self.objects(kind)[key] = obj
             self._living.add(obj["metadata"]["uid"])
             self._index(Ref(kind, *key), obj, None)
+
+
+def _custom(kind: Kind) -> bool:
+    """Whether a CustomResourceDefinition serves it: a write of its status changes nothing else."""
+    return kind.group.endswith(("kubevirt.io", "snapshot.storage.k8s.io"))
+
+
+def _resource(kind: Kind) -> str:
+    """How the API server's messages name a kind."""
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
 def validated(obj: Object) -> Object:
