@@ -68,6 +68,11 @@ class ApiServer:
             found = self._hubs[kind] = Hub(kind, self.loop, api.watch_lag_s, api.history)
         return found
 
+    def clear(self) -> None:
+        """Let go of all objects and of what is remembered of them."""
+        self.store.clear()
+        self._hubs.clear()
+
     def _publish(self, kind: Kind, what: str, obj: Object, before: Object | None) -> None:
         self.hub(kind).publish(Change(self.store.resource_version, WatchEvent(what, obj), before))
         if what == "DELETED":

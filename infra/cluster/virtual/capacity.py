@@ -1,7 +1,7 @@
 """Processor sharing: a capacity divided equally among the jobs in progress."""
 
 import asyncio
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 
 from infra.clock import Clock
@@ -30,9 +30,22 @@ class SharedCapacity:
             return
         self._advance()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self._jobs, (self._served + amount, next(self._number), done))
+        job = (self._served + amount, next(self._number), done)
+        heappush(self._jobs, job)
         self._arm()
-        await done
+        try:
+            await done
+        except asyncio.CancelledError:
+            self._drop(job)
+            raise
+
+    def _drop(self, job: tuple[float, int, asyncio.Future[None]]) -> None:
+        """A job that was cancelled leaves its share to the others."""
+        self._advance()
+        if job in self._jobs:
+            self._jobs.remove(job)
+            heapify(self._jobs)
+            self._arm()
 
     def _rate(self) -> float:
         return min(self._per_job, self._capacity / len(self._jobs)) if self._jobs else 0.0

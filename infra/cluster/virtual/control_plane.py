@@ -97,6 +97,8 @@ class ControlPlane:
         for coroutine, _ in self._pending:
             coroutine.close()
         self._tasks.clear()
+        for informer in self._informers.values():
+            informer.cache.clear()
 
 
 class Latest:

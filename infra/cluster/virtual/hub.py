@@ -38,8 +38,9 @@ def seen_through(change: Change, matches: Predicate) -> WatchEvent | None:
 class WatchStream:
     """One open watch: an async iterator of batches, ended by the hub or by its reader."""
 
-    def __init__(self, hub: "Hub", namespace: str, matches: Predicate | None) -> None:
+    def __init__(self, hub: "Hub", namespace: str, matches: Predicate | None, after: int) -> None:
         self._hub = hub
+        self._after = after
         self._namespace = namespace
         self._matches = matches
         self._buffer: list[WatchEvent] = []
@@ -66,6 +67,12 @@ class WatchStream:
 
     def offer(self, changes: list[Change], whole: list[WatchEvent]) -> None:
         """Take a hub's batch; `whole` is the shared list for watchers that see everything."""
+        if changes[0].resource_version <= self._after:
+            # on its way when this watch was opened, but older than what its reader knows
+            changes = [change for change in changes if change.resource_version > self._after]
+            whole = [change.event for change in changes]
+            if not whole:
+                return
         if self._matches is None and not self._namespace:
             events = whole
         else:
@@ -122,6 +129,8 @@ class Hub:
 
     def _flush(self) -> None:
         changes, self._pending = self._pending, []
+        if not changes:
+            return
         whole = [change.event for change in changes]
         for stream in list(self._streams):
             stream.offer(changes, whole)
@@ -130,7 +139,7 @@ class Hub:
         """Start a watch after a resource version; Gone when that is no longer in history."""
         if resource_version < self._dropped_version:
             raise Gone(f"too old resource version: {resource_version} ({self._dropped_version})")
-        stream = WatchStream(self, namespace, matches)
+        stream = WatchStream(self, namespace, matches, resource_version)
         undelivered = len(self._pending)
         known = list(self._history)
         missed = [c for c in known[: len(known) - undelivered] if c.resource_version > resource_version]
@@ -147,8 +156,9 @@ class Hub:
         """End every watch of this kind (a fault, or the server going away); returns how many."""
         streams = list(self._streams)
         if forget_history and self._history:
-            self._dropped_version = self._history[-1].resource_version + 1
+            self._dropped_version = self._history[-1].resource_version
             self._history.clear()
+            self._pending.clear()
         for stream in streams:
             stream.end(error)
         return len(streams)

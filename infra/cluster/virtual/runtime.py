@@ -27,6 +27,7 @@ class VirtualCluster:
     """The virtual world's runtime: `client` is the run's own, `server` and `plane` the inside."""
 
     def __init__(self, description: Description, seed: int, faults: FaultPlan) -> None:
+        _forget_closed_clusters()
         self.description = description
         self.loop = VirtualLoop()
         self._runner = asyncio.Runner(loop_factory=lambda: self.loop)
@@ -39,11 +40,6 @@ class VirtualCluster:
 
     def open(self, state: bytes | None) -> None:
         """Start from a saved state, or from a fresh cluster, and let the controllers settle."""
-        # a closed cluster is one large cycle; what is alive now is not worth looking at again,
-        # and the model itself makes no cycles but 100,000s of long-lived objects
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(100_000, 50, 100)
         if state:
             saved = orjson.loads(state)
             self.loop.now_ns = saved["now_ns"]
@@ -76,6 +72,19 @@ class VirtualCluster:
         """Stop the controllers and the loop."""
         self._runner.run(self.plane.stop())
         self._runner.close()
+        # whoever still holds a piece of this cluster must not hold 100s of MiB with it
+        self.server.clear()
+
+
+def _forget_closed_clusters() -> None:
+    """Free what was open before, and let the collector never look again at what is alive now.
+
+    A closed cluster is one large cycle. Freezing comes before anything of the new one exists:
+    frozen objects are never freed. The model makes no cycles but 100,000s of long-lived objects.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def seed_objects(store: Store, objects: list[Object], stamp: str) -> None:

@@ -219,6 +219,12 @@ class Store:
         self._publish(ref.kind, "DELETED", last, None)
         return last
 
+    def clear(self) -> None:
+        """Let go of every object."""
+        self._objects.clear()
+        self._owned.clear()
+        self._living.clear()
+
     def dump(self) -> dict[str, Any]:
         """Everything, as plain JSON: counters and objects in order of creation."""
         shelves = [[o for o in shelf.values()] for shelf in self._objects.values()]
