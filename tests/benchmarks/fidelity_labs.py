@@ -255,19 +255,12 @@ def _launch_rows(seed: int) -> list[Row]:
 def lab_switch_rows(seed: int) -> list[Row]:
     """The labs with restore lock or client limits off."""
     lock = described(changed_description("csi-lab", {"csi.restore_lock": False}), "csi-lab")
-    restores = described(changed_description("csi-lab", {"limits_on": False}), "csi-lab")
     launched = described(changed_description("launch-lab", {"limits_on": False}), "launch-lab")
     one = Figure(
         f"{CLAIMS} restores from one snapshot, restore lock off",
         "34.6/min with it",
         "switch",
         "csi-lab, csi.restore_lock = false",
-    )
-    four = Figure(
-        f"{CLAIMS} restores from four snapshots, client limits off",
-        "100/min with them",
-        "switch",
-        "csi-lab, limits_on = false",
     )
     launch = Figure(
         f"{VMIS:,} VMIs at 5/10, client limits off",
@@ -277,6 +270,5 @@ def lab_switch_rows(seed: int) -> list[Row]:
     )
     return [
         at_least(one, restores_per_min(lock, seed, CLAIMS, 1), 90.0, "/min"),
-        at_least(four, restores_per_min(restores, seed, CLAIMS, 4), 115.0, "/min"),
         at_most(launch, launches(launched, seed, VMIS).longest_s, 60.0, "s"),
     ]

@@ -35,6 +35,8 @@ sizes, and exits with 1 when a row fails.
   through its token bucket: eight, seven of them before Running (observed API versions,
   PodDisruptionBudget, pod, an Event for each of the two, Scheduling, Scheduled; then Ready). A test
   counts them.
+- Why four snapshots give 100 a minute and not four times 34.6 is not published. The model's answer is the
+  provisioner's client (three calls a volume at QPS 5) and the part of a restore outside the lock.
 
 ## Published figures
 
