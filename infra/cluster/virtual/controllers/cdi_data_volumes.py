@@ -113,7 +113,7 @@ class DataVolumes:
             return
         if "source" in volume["spec"]:
             await self._import(key, volume, phase)
-        else:
+        elif "sourceRef" in volume["spec"]:
             await self._clone(key, volume, phase)
 
     async def _clone(self, key: Key, volume: Object, phase: str) -> None:
@@ -130,7 +130,7 @@ class DataVolumes:
         if shown == phase:
             return
         if shown == "Succeeded":
-            await self._delete_clone_source(volume)
+            await self._delete_clone_source(volume, claim)
         await self._phase(key, shown)
         if shown == "Succeeded":
             change = {"finalizers": None, "annotations": {CLONE_TYPE: annotations.get(CLONE_TYPE)}}
@@ -182,9 +182,9 @@ class DataVolumes:
             "ownerReferences": [owner_reference(volume)],
         }
         spec = {
-            "accessModes": storage["accessModes"],
-            "volumeMode": storage.get("volumeMode", "Filesystem"),
-            "storageClassName": storage["storageClassName"],
+            "accessModes": storage.get("accessModes") or ["ReadWriteMany"],
+            "volumeMode": storage.get("volumeMode", "Block" if "storage" in volume["spec"] else "Filesystem"),
+            "storageClassName": storage.get("storageClassName") or self._plane.description.storage_class,
             "resources": storage["resources"],
             **extra,
         }
@@ -215,13 +215,9 @@ class DataVolumes:
         except AlreadyExists:
             return
 
-    async def _delete_clone_source(self, volume: Object) -> None:
-        source = self._sources.get(
-            (volume["spec"]["sourceRef"].get("namespace", ""), volume["spec"]["sourceRef"]["name"])
-        )
-        if source is None:
-            return
-        namespace = source["spec"]["source"]["snapshot"]["namespace"]
+    async def _delete_clone_source(self, volume: Object, claim: Object) -> None:
+        meta = claim["metadata"]
+        namespace = (meta.get("annotations") or {}).get(SOURCE_NAMESPACE, meta["namespace"])
         try:
             await self._api.delete(Ref(VOLUME_CLONE_SOURCE, namespace, clone_source_name(volume)))
         except NotFound:

@@ -28,7 +28,7 @@ class Snapshotter:
         snapshot = self._snapshots.get(key)
         if snapshot is None or snapshot.get("status", {}).get("readyToUse"):
             return
-        claim = self._claims.get((key[0], snapshot["spec"]["source"]["persistentVolumeClaimName"]))
+        claim = self._claims.get((key[0], snapshot["spec"]["source"].get("persistentVolumeClaimName", "")))
         if claim is None or claim.get("status", {}).get("phase") != "Bound":
             self.queue.add_after(key, 1.0)
             return

@@ -5,7 +5,7 @@ import asyncio
 from infra.cluster.kinds import POD, PVC, VOLUME_ATTACHMENT
 from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane
-from infra.cluster.virtual.controllers.volume_attachment import attachment_name
+from infra.cluster.virtual.controllers.volume_attachment import attachment_name, claims_of
 from infra.cluster.virtual.informer import Key
 from infra.errors import NotFound
 
@@ -61,10 +61,10 @@ class Kubelets:
     async def _start(self, pod: Object) -> None:
         meta, node = pod["metadata"], pod["spec"]["nodeName"]
         key = (meta["namespace"], meta["name"])
-        for volume in pod["spec"].get("volumes") or ():
-            await self._attached(key, volume["persistentVolumeClaim"]["claimName"])
+        for claim in claims_of(pod):
+            await self._attached(key, claim)
         kubelet = self._kubelet
-        name = meta["labels"].get("vm.kubevirt.io/name", meta["name"])
+        name = (meta.get("labels") or {}).get("vm.kubevirt.io/name", meta["name"])
         async with self._slot(node):
             if meta["uid"] in self._stopping:
                 return

@@ -89,7 +89,8 @@ class Scheduler:
         room = status.get("allocatable")
         if what == "DELETED" or name in self._nodes or not room or obj.get("spec", {}).get("unschedulable"):
             return
-        reports = any("virt-launcher" in image["names"][0] for image in status.get("images") or ())
+        names = (name for image in status.get("images") or () for name in image.get("names") or ())
+        reports = any("virt-launcher" in name for name in names)
         node = NodeState(
             name,
             quantity(room["cpu"]) * (1 if room["cpu"].endswith("m") else 1000),

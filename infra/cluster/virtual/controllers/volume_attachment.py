@@ -56,8 +56,8 @@ class Attachments:
                 self._plane.spawn(self._detach(name), f"detach {name}")
         elif obj["spec"].get("nodeName") and obj["spec"].get("volumes") and key not in self._wanted:
             self._wanted[key] = names = []
-            for volume in obj["spec"]["volumes"]:
-                claim = self._claims.get((key[0], volume["persistentVolumeClaim"]["claimName"]))
+            for name in claims_of(obj):
+                claim = self._claims.get((key[0], name))
                 if claim is not None and claim["spec"].get("volumeName"):
                     names.append(attachment_name(claim["spec"]["volumeName"]))
                     self._begin(claim["spec"]["volumeName"], obj["spec"]["nodeName"])
@@ -114,6 +114,12 @@ class Attachments:
             slower = self._overload.slowdown(len(self._in_progress)) if self._attach.overload else 1.0
             await self._plane.clock.sleep(self._attach.attach_s * slower)
             await self._attacher.patch(ref, {"status": {"attached": True}}, subresource="status")
+
+
+def claims_of(pod: Object) -> list[str]:
+    """The claims that a pod mounts; volumes of other kinds need no attachment."""
+    sources = (volume.get("persistentVolumeClaim") for volume in pod["spec"].get("volumes") or ())
+    return [source["claimName"] for source in sources if source]
 
 
 def attachment_name(volume: str) -> str:

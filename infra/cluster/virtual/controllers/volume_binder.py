@@ -21,6 +21,8 @@ class Binder:
         plane.informer(PVC).on_change(self._claim_changed)
 
     def _volume_changed(self, what: str, obj: Object, before: Object | None) -> None:
+        if "claimRef" not in obj["spec"] or (before is not None and "claimRef" not in before["spec"]):
+            return
         uid = obj["spec"]["claimRef"]["uid"]
         if what == "DELETED":
             self._by_claim.pop(uid, None)
