@@ -16,7 +16,7 @@ from tasks.report_stage import rebuild_report, write_pictures
 @json_option
 def report(*, run_id: str, store: str, pictures: bool, as_json: bool) -> None:
     """Write the report of RUN again, also of one that is not finished."""
-    opened = open_store(store)
+    opened = open_store(store, writable=False)
     address = rebuild_report(opened, run_id)
     files = write_pictures(opened, run_id) if pictures else []
     if as_json:
