@@ -25,8 +25,8 @@ class Part(BaseModel):
 class Rate(Part):
     """A client-side rate limit; qps 0 means none."""
 
-    qps: float = Field(ge=0)
-    burst: int = Field(ge=0)
+    qps: float = Field(ge=0, description="calls per second")
+    burst: int = Field(ge=0, description="calls saved up at most")
 
 
 class Nodes(Part):
@@ -37,39 +37,60 @@ class Nodes(Part):
     memory_gib: int = Field(512, description="memory of a worker, GiB; assumption (same neighbour)")
     max_pods: int = Field(500, description="kubelet maxPods; reference implementation guide")
     kvm_devices: int = Field(1000, description="devices.kubevirt.io/kvm of a node; virt-handler's default")
-    status_max_images: int = Field(-1, description="nodeStatusMaxImages; 50 is the kubelet's default, -1 the study's")
+    status_max_images: int = Field(
+        -1, description="nodeStatusMaxImages; 50 is the kubelet's default, -1 the study's"
+    )
     images: int = Field(90, description="images on a node; assumption")
     image_gib: float = Field(0.55, description="size of the virt-launcher image, GiB; assumption")
     background_cpu: float = Field(1.5, description="CPUs requested by other pods, mean of a node; assumption")
     background_spread: float = Field(0.5, description="relative spread of that between nodes; assumption")
     cpu_allocation_ratio: int = Field(10, description="vCPUs per requested CPU; KubeVirt's default")
-    launcher_overhead_gib: float = Field(0.25, description="memory that virt-launcher adds to a VM's, GiB; assumption")
+    launcher_overhead_gib: float = Field(
+        0.25, description="memory that virt-launcher adds to a VM's, GiB; assumption"
+    )
 
 
 class Api(Part):
     """The API server, etcd behind it."""
 
-    latency_s: float = Field(0.006, description="a call's round trip without queueing; assumption (testbed 4 to 12 ms)")
-    service_s: float = Field(0.004, description="a write's time in one API worker; measured on a real API server")
+    latency_s: float = Field(
+        0.006, description="a call's round trip without queueing; assumption (testbed 4 to 12 ms)"
+    )
+    service_s: float = Field(
+        0.004, description="a write's time in one API worker; measured on a real API server"
+    )
     workers: int = Field(48, description="calls served at once, three servers; assumption (16 cores each)")
     webhook_s: float = Field(0.02, description="added to creates that webhooks look at; assumption")
-    watch_lag_s: float = Field(0.02, description="change to watch event; measured on a real API server (13 to 21 ms)")
+    watch_lag_s: float = Field(
+        0.02, description="change to watch event; measured on a real API server (13 to 21 ms)"
+    )
     history: int = Field(20000, ge=10, description="changes kept per kind for watches that resume")
-    normal_events: bool = Field(False, description="store Normal Events; off: they cost a call and are not kept")
+    normal_events: bool = Field(
+        False, description="store Normal Events; off: they cost a call and are not kept"
+    )
 
 
 class Rates(Part):
     """Client rate limits per component (qps/burst)."""
 
-    virt_api: Rate = Rate(qps=100, burst=200)
-    virt_controller: Rate = Rate(qps=100, burst=200)
-    virt_handler: Rate = Rate(qps=100, burst=200)
-    cdi: Rate = Rate(qps=200, burst=400)
-    provisioner: Rate = Rate(qps=50, burst=100)
-    attacher: Rate = Rate(qps=50, burst=100)
-    scheduler: Rate = Rate(qps=50, burst=100)
-    controller_manager: Rate = Rate(qps=150, burst=200)
-    kubelet: Rate = Rate(qps=100, burst=200)
+    virt_api: Rate = Field(
+        Rate(qps=100, burst=200), description="of one replica; HCO's annotation, reference study"
+    )
+    virt_controller: Rate = Field(Rate(qps=100, burst=200), description="HCO's annotation, reference study")
+    virt_handler: Rate = Field(
+        Rate(qps=100, burst=200), description="of one node; HCO's annotation, reference study"
+    )
+    cdi: Rate = Field(Rate(qps=200, burst=400), description="assumption (cdi-apiserver's)")
+    provisioner: Rate = Field(
+        Rate(qps=50, burst=100),
+        description="assumption: its default, 5/10, would not let 150 volumes a minute through",
+    )
+    attacher: Rate = Field(Rate(qps=50, burst=100), description="assumption: raised with the provisioner's")
+    scheduler: Rate = Field(Rate(qps=50, burst=100), description="kube-scheduler's default")
+    controller_manager: Rate = Field(
+        Rate(qps=150, burst=200), description="assumption: OpenShift's, not checked"
+    )
+    kubelet: Rate = Field(Rate(qps=100, burst=200), description="of one node; reference implementation guide")
 
 
 class Virt(Part):
@@ -80,7 +101,9 @@ class Virt(Part):
     api_replicas: int = Field(13, description="virt-api replicas: nodes / 10; KubeVirt 1.6")
     vm_reconcile_s: float = Field(0.004, description="CPU of one VM reconcile; assumption")
     vmi_reconcile_s: float = Field(0.002, description="CPU of one VMI reconcile; assumption")
-    disruption_budgets: bool = Field(False, description="a PodDisruptionBudget per VMI; before kubevirt#13764")
+    disruption_budgets: bool = Field(
+        False, description="a PodDisruptionBudget per VMI; before kubevirt#13764"
+    )
     domain_start_s: float = Field(1.2, description="virt-handler: hand-off to running domain; assumption")
     domain_spread: float = Field(0.15, description="log spread of that; assumption")
     domain_stop_s: float = Field(0.8, description="virt-handler: stop with grace 0; assumption")
@@ -99,12 +122,16 @@ class Csi(Part):
 
     workers: int = Field(100, description="provisioner worker threads; external-provisioner's default")
     restore_lock: bool = Field(True, description="restores of one snapshot are serialised; ceph-csi#6354")
-    restore_s: float = Field(0.4, description="a restore holding the lock; 150 a minute, derived from 6,000 in 40 min")
+    restore_s: float = Field(
+        0.4, description="a restore holding the lock; 150 a minute, derived from 6,000 in 40 min"
+    )
     restore_spread: float = Field(0.1, description="log spread of that; assumption")
     unlocked_s: float = Field(0.3, description="the rest of a restore, in parallel; assumption")
     retry_first_s: float = Field(1.0, description="first retry of an Aborted restore; external-provisioner")
     retry_max_s: float = Field(300.0, description="longest retry delay; external-provisioner")
-    calls: int = Field(3, description="API calls per volume: PV and two Events; derived from ceph-csi#6516, 100/min at QPS 5")
+    calls: int = Field(
+        3, description="API calls per volume: PV and two Events; derived from ceph-csi#6516, 100/min at QPS 5"
+    )
     snapshot_s: float = Field(2.5, description="making a VolumeSnapshot ready; assumption")
     delete_s: float = Field(0.15, description="moving an image to trash; assumption")
     delete_workers: int = Field(10, description="images moved to trash at once; assumption")
@@ -121,11 +148,21 @@ class Attach(Part):
     """Volume attachment: attach/detach controller and external-attacher."""
 
     workers: int = Field(10, description="external-attacher worker threads; its default")
-    attach_s: float = Field(2.5, description="one attachment; assumption, set so that storms to 1,600 VMs stay linear")
+    attach_s: float = Field(
+        2.5,
+        description="one attachment; assumption: with it 1,600 VMs stay below the overload (1,060 at most)",
+    )
     overload: bool = Field(True, description="the regime of kubernetes#84169 exists")
-    overload_above: int = Field(1300, description="attachments in progress at which it slows down; kubernetes#84169")
-    overload_below: int = Field(500, description="attachments in progress at which it recovers; kubernetes#84169")
-    overload_factor: float = Field(1.6, description="how much slower it is meanwhile; assumption")
+    overload_above: int = Field(
+        1300, description="attachments in progress at which it slows down; kubernetes#84169"
+    )
+    overload_below: int = Field(
+        500, description="attachments in progress at which it recovers; kubernetes#84169"
+    )
+    overload_factor: float = Field(
+        1.6,
+        description="how many times slower it is meanwhile; assumption, makes t(3,200)/t(1,600) about 2.6",
+    )
     detach_s: float = Field(0.5, description="one detachment; assumption")
 
 
@@ -133,7 +170,9 @@ class Kubelet(Part):
     """The node: sandbox, volumes, container start."""
 
     parallel: int = Field(10, description="pods of a node that start at once; assumption")
-    start_s: float = Field(4.0, description="a virt-launcher pod's start with its volumes attached; assumption")
+    start_s: float = Field(
+        4.0, description="a virt-launcher pod's start with its volumes attached; assumption"
+    )
     start_spread: float = Field(0.15, description="log spread of that; assumption")
     stop_s: float = Field(1.0, description="a pod's end after its containers'; assumption")
 
@@ -146,15 +185,21 @@ class Guest(Part):
     first_boot_work_s: float = Field(9.0, description="cloud-init, host keys, growpart, once; assumption")
     banner_after_s: float = Field(0.15, description="port open to banner; measured in real guests")
     command_after_s: float = Field(0.6, description="banner to first answered command; assumption")
-    copy_up_mib: float = Field(396, description="written by a clone's first boot, MiB; pvc-vs-snapshot-clone (2024)")
+    copy_up_mib: float = Field(
+        396, description="written by a clone's first boot, MiB; pvc-vs-snapshot-clone (2024)"
+    )
     read_mib: float = Field(180, description="read by a boot, MiB; assumption")
-    disk_gib_per_s: float = Field(10.0, description="what the storage gives all boots together, GiB/s; reference study's cap")
+    disk_gib_per_s: float = Field(
+        10.0, description="what the storage gives all boots together, GiB/s; reference study's cap"
+    )
 
 
 class Probing(Part):
     """The observer's own prober, as a model of the real one."""
 
-    interval_s: float = Field(0.1, description="between two attempts at one guest; DESIGN: error bound under 250 ms")
+    interval_s: float = Field(
+        0.1, description="between two attempts at one guest; DESIGN: error bound under 250 ms"
+    )
 
 
 class Description(Part):
@@ -168,20 +213,22 @@ class Description(Part):
     storage_class: str = "ocs-external-storagecluster-ceph-rbd"
     snapshot_class: str = "ocs-external-storagecluster-rbdplugin-snapclass"
     requests_per_s: float = Field(
-        17.0, gt=0, description="rate at which a lab without stages is asked for VMIs; assumption (kubevirt#7879: up to 17/s)"
+        17.0,
+        gt=0,
+        description="VMIs asked for in a lab without stages; assumption (kubevirt#7879 saw up to 17)",
     )
     limits_on: bool = Field(True, description="client rate limits exist; off: every bucket is unlimited")
-    nodes: Nodes = Nodes()  # type: ignore[call-arg]
-    api: Api = Api()  # type: ignore[call-arg]
+    nodes: Nodes = Nodes()
+    api: Api = Api()
     rates: Rates = Rates()
-    virt: Virt = Virt()  # type: ignore[call-arg]
-    cdi_clone: Cdi = Cdi()  # type: ignore[call-arg]
-    csi: Csi = Csi()  # type: ignore[call-arg]
-    scheduling: Scheduling = Scheduling()  # type: ignore[call-arg]
-    attach: Attach = Attach()  # type: ignore[call-arg]
-    kubelet: Kubelet = Kubelet()  # type: ignore[call-arg]
-    guest: Guest = Guest()  # type: ignore[call-arg]
-    probing: Probing = Probing()  # type: ignore[call-arg]
+    virt: Virt = Virt()
+    cdi_clone: Cdi = Cdi()
+    csi: Csi = Csi()
+    scheduling: Scheduling = Scheduling()
+    attach: Attach = Attach()
+    kubelet: Kubelet = Kubelet()
+    guest: Guest = Guest()
+    probing: Probing = Probing()
 
     @property
     def provisioner(self) -> str:
