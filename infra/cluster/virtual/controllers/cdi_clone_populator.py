@@ -29,14 +29,15 @@ class ClonePopulator:
         plane.informer(VOLUME_CLONE_SOURCE).on_change(self._source_changed)
         self._waiting: dict[Key, Key] = {}
 
-    def _changed(self, what: str, obj: Object, _: Object | None) -> None:
+    def _changed(self, what: str, obj: Object, before: Object | None) -> None:
+        if what == "DELETED" or (before is not None and _news(obj) == _news(before)):
+            return
         meta = obj["metadata"]
         target = (meta.get("annotations") or {}).get(TARGET)
         if target:
-            if what != "DELETED":
-                namespace, _, name = target.partition("/")
-                self.queue.add((namespace, name))
-        elif what != "DELETED" and (obj["spec"].get("dataSourceRef") or {}).get("kind") == VOLUME_CLONE_SOURCE.kind:
+            namespace, _, name = target.partition("/")
+            self.queue.add((namespace, name))
+        elif (obj["spec"].get("dataSourceRef") or {}).get("kind") == VOLUME_CLONE_SOURCE.kind:
             self.queue.add((meta["namespace"], meta["name"]))
 
     def _source_changed(self, what: str, obj: Object, _: Object | None) -> None:
@@ -126,3 +127,8 @@ class ClonePopulator:
             await self._api.delete(Ref(PVC, *scratch))
         except NotFound:
             return
+
+
+def _news(claim: Object) -> tuple[str, bool]:
+    """What of a claim moves a clone on: its binding and its deletion."""
+    return claim.get("status", {}).get("phase", ""), "deletionTimestamp" in claim["metadata"]

@@ -9,7 +9,7 @@ from typing import Any
 from infra.cluster.kinds import CONTROLLER_REVISION, DATA_VOLUME, VM, VMI
 from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane, Latest, announce, owner_reference, unchanged
-from infra.cluster.virtual.controllers.printable_status import FINAL, wanted_status
+from infra.cluster.virtual.controllers.printable_status import FINAL, volume_status, wanted_status
 from infra.cluster.virtual.informer import Key
 from infra.cluster.virtual.store import merge
 from infra.errors import AlreadyExists
@@ -48,12 +48,11 @@ class VirtualMachineController:
 
     def _owned_changed(self, what: str, obj: Object, before: Object | None) -> None:
         owners = obj["metadata"].get("ownerReferences")
-        if owners and owners[0]["kind"] == VM.kind and not self._uninteresting(obj, before):
-            self.queue.add((obj["metadata"]["namespace"], owners[0]["name"]))
-
-    def _uninteresting(self, obj: Object, before: Object | None) -> bool:
-        """A DataVolume whose status did not change says nothing to its VM."""
-        return before is not None and obj["kind"] == DATA_VOLUME.kind and obj.get("status") is before.get("status")
+        if not owners or owners[0]["kind"] != VM.kind:
+            return
+        if what == "MODIFIED" and before is not None and _news(obj) == _news(before):
+            return
+        self.queue.add((obj["metadata"]["namespace"], owners[0]["name"]))
 
     async def reconcile(self, key: Key) -> None:
         """Make DataVolumes and VMI what the spec asks for, then write the status."""
@@ -170,3 +169,12 @@ class VirtualMachineController:
         if vm.get("status") is not None and merge(old, wanted) is old:
             return vm
         return self._vms.wrote(await self._api.patch(Ref(VM, *key), {"status": wanted}, subresource="status"))
+
+
+def _news(owned: Object) -> tuple[object, ...]:
+    """What of a DataVolume or VMI shows in its VM's status."""
+    status = owned.get("status", {})
+    if owned["kind"] == DATA_VOLUME.kind:
+        return volume_status([owned]), status.get("phase") == "Succeeded"
+    deleted = "deletionTimestamp" in owned["metadata"]
+    return status.get("phase"), deleted, status.get("conditions")
