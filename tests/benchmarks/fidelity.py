@@ -50,6 +50,7 @@ def main(store: str | None, run_id: str | None, seed: int, path: str) -> None:
         raise click.UsageError("--store and --run-id go together")
     try:
         found = finished_seed(store, run_id) if store and run_id else None
+        click.echo("studies and labs at full sizes: some minutes", err=True)
         published, switches = compared(seed, (store, run_id) if store and run_id else None)
     except VirtscaleError as error:
         raise click.ClickException(str(error)) from None
