@@ -42,7 +42,12 @@ VOLUME_CLONE_SOURCE = Kind(
     "VolumeCloneSource", "cdi.kubevirt.io", "v1beta1", "volumeclonesources", status_subresource=False
 )
 STORAGE_PROFILE = Kind(
-    "StorageProfile", "cdi.kubevirt.io", "v1beta1", "storageprofiles", namespaced=False, status_subresource=False
+    "StorageProfile",
+    "cdi.kubevirt.io",
+    "v1beta1",
+    "storageprofiles",
+    namespaced=False,
+    status_subresource=False,
 )
 CDI = Kind("CDI", "cdi.kubevirt.io", "v1beta1", "cdis", namespaced=False, status_subresource=False)
 SNAPSHOT = Kind("VolumeSnapshot", "snapshot.storage.k8s.io", "v1", "volumesnapshots")
@@ -69,7 +74,9 @@ PV = Kind("PersistentVolume", "", "v1", "persistentvolumes", namespaced=False)
 EVENT = Kind("Event", "", "v1", "events", status_subresource=False)
 SECRET = Kind("Secret", "", "v1", "secrets", status_subresource=False)
 CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps", status_subresource=False)
-CONTROLLER_REVISION = Kind("ControllerRevision", "apps", "v1", "controllerrevisions", status_subresource=False)
+CONTROLLER_REVISION = Kind(
+    "ControllerRevision", "apps", "v1", "controllerrevisions", status_subresource=False
+)
 DISRUPTION_BUDGET = Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
 SUBJECT_ACCESS_REVIEW = Kind(
     "SelfSubjectAccessReview",

@@ -19,7 +19,8 @@ class NoGuests:
 
     async def answers(self) -> AsyncIterator[list[Answer]]:
         """No answer ever comes."""
-        for batch in ():
+        nothing: list[list[Answer]] = []
+        for batch in nothing:
             yield batch
 
     def disarm(self) -> None:

@@ -16,7 +16,7 @@ COMMAND_S = 0.3
 class VirtualGuests:
     """Watches armed guests from the moment their address is known."""
 
-    steps = ("tcp_open", "ssh_banner", "ssh_ready")
+    steps: tuple[str, ...] = ("tcp_open", "ssh_banner", "ssh_ready")
 
     def __init__(self, machines: Machines, loop: VirtualLoop, guest: Guest, probing: Probing) -> None:
         self._machines = machines

@@ -31,7 +31,9 @@ MARK = {
 
 
 @asynccontextmanager
-async def controllers(context: str, description: Description, faults: FaultPlan) -> AsyncIterator[ControlPlane]:
+async def controllers(
+    context: str, description: Description, faults: FaultPlan
+) -> AsyncIterator[ControlPlane]:
     """Let the virtual controllers act on `context` for the length of the block.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from infra.cluster.kinds import EVENT, NAMESPACE, POD, SUBJECT_ACCESS_REVIEW, VM, Kind, kind_of
 from infra.cluster.port import Object, ObjectList, Ref, Scope, WatchBatch, WatchEvent
-from infra.cluster.virtual.apply import apply
+from infra.cluster.virtual.apply import Request, apply
 from infra.cluster.virtual.description import Description, Rate
 from infra.cluster.virtual.garbage import GarbageCollector
 from infra.cluster.virtual.hub import Change, Hub
@@ -131,7 +131,7 @@ class VirtualClient:
         """Server-side apply."""
         validated(obj)
         await self._call(self._server.service_ns)
-        return apply(self._store, obj, manager, self._server.stamp(), force=force, dry_run=dry_run)
+        return apply(self._store, obj, Request(manager, self._server.stamp(), force, dry_run))
 
     async def patch(self, ref: Ref, merge: Object, *, subresource: str = "") -> Object:
         """Merge patch."""
@@ -173,7 +173,9 @@ class VirtualClient:
         server = self._server
         if ref.kind is NAMESPACE:
             self._store.patch(ref, {"metadata": {"finalizers": ["kubernetes"]}})
-            server.loop.call_at_ns(server.loop.now_ns + server.garbage.lag_ns, server.garbage.empty_namespace, ref.name)
+            server.loop.call_at_ns(
+                server.loop.now_ns + server.garbage.lag_ns, server.garbage.empty_namespace, ref.name
+            )
         self._store.delete(ref, server.stamp(), uid=uid, grace_s=grace_s)
 
     async def subresource(self, ref: Ref, verb: str, body: Object | None = None) -> None:
@@ -201,4 +203,3 @@ class VirtualClient:
 
     async def close(self) -> None:
         """Nothing is held."""
-

@@ -4,7 +4,7 @@ Lists are treated as atomic (the real API merges some lists by key): an applied 
 the one there and is owned as a whole.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra.cluster.port import Object, ref_of
 from infra.cluster.virtual.store import Store, merge
@@ -67,41 +67,58 @@ def _check_conflicts(old: Object, wanted: dict[Path, Any], others: dict[str, set
         clashes = [p for p in sorted(paths & wanted.keys()) if _value(old, p) != wanted[p]]
         if clashes:
             fields = ", ".join("." + ".".join(path) for path in clashes)
-            raise Conflict(f'Apply failed with {len(clashes)} conflict(s): conflicts with "{manager}": {fields}')
+            raise Conflict(
+                f'Apply failed with {len(clashes)} conflict(s): conflicts with "{manager}": {fields}'
+            )
 
 
 def _entries(managed: dict[str, set[Path]]) -> list[dict[str, Any]]:
     return [
-        {"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": _nested(sorted(paths))}
+        {
+            "manager": manager,
+            "operation": "Apply",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": _nested(sorted(paths)),
+        }
         for manager, paths in managed.items()
         if paths
     ]
 
 
-def apply(store: Store, obj: Object, manager: str, stamp: str, *, force: bool, dry_run: bool) -> Object:
+class Request(NamedTuple):
+    """One apply: who, when (for a creation), and how."""
+
+    manager: str
+    stamp: str
+    force: bool
+    dry_run: bool
+
+
+def apply(store: Store, obj: Object, request: Request) -> Object:
     """Create or change an object so that it says what `obj` says.
 
     A field this manager applied before and now leaves out is removed, unless another owns it.
 
     Raises:
-        Conflict: another manager owns a field with another value and not `force`.
+        Conflict: another manager owns a field with another value and the request does not force it.
     """
     ref, wanted = ref_of(obj), _applied(obj)
+    manager = request.manager
     try:
         old = store.get(ref)
     except NotFound:
         first = merge(obj, {"metadata": {"managedFields": _entries({manager: set(wanted)})}})
-        return store.create(first, stamp, dry_run=dry_run)
+        return store.create(first, request.stamp, dry_run=request.dry_run)
     managed = _managed(old)
     mine = managed.pop(manager, set())
-    if not force:
+    if not request.force:
         _check_conflicts(old, wanted, managed)
     new = merge(old, obj)
     for path in sorted(mine - wanted.keys()):
         if not any(path in paths for paths in managed.values()):
             new = _without(new, path)
-    if force:
+    if request.force:
         managed = {name: {p for p in paths if p not in wanted} for name, paths in managed.items()}
     managed[manager] = set(wanted)
     new = merge(new, {"metadata": {"managedFields": _entries(managed)}})
-    return store.replace(ref, new, dry_run=dry_run)
+    return store.replace(ref, new, dry_run=request.dry_run)

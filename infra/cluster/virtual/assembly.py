@@ -64,8 +64,15 @@ def _object(kind: object, name: str, namespace: str = "", **fields: object) -> O
 def initial_objects(description: Description, draws: Draws, background_pods: int = 0) -> list[Object]:
     """What a cluster has before a run: namespaces, classes, KubeVirt, workers, other pods."""
     provisioner = description.provisioner
-    objects = [_object(NAMESPACE, name, status={"phase": "Active"}) for name in ("default", "kube-system", "openshift-cnv")]
-    clone = {"cloneStrategy": "snapshot", "dataImportCronSourceFormat": "snapshot", "snapshotClass": description.snapshot_class}
+    objects = [
+        _object(NAMESPACE, name, status={"phase": "Active"})
+        for name in ("default", "kube-system", "openshift-cnv")
+    ]
+    clone = {
+        "cloneStrategy": "snapshot",
+        "dataImportCronSourceFormat": "snapshot",
+        "snapshotClass": description.snapshot_class,
+    }
     claims = [{"accessModes": ["ReadWriteMany"], "volumeMode": "Block"}]
     objects += [
         _object(
@@ -113,7 +120,11 @@ def node_object(description: Description, draws: Draws, number: int) -> Object:
         "nodeInfo": {"kubeletVersion": description.kubernetes},
         "images": _images(description, draws, name),
     }
-    labels = {"node-role.kubernetes.io/worker": "", "kubevirt.io/schedulable": "true", "kubernetes.io/hostname": name}
+    labels = {
+        "node-role.kubernetes.io/worker": "",
+        "kubevirt.io/schedulable": "true",
+        "kubernetes.io/hostname": name,
+    }
     node = _object(NODE, name, spec={}, status=status)
     node["metadata"]["labels"] = labels
     return node

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from infra.clock import Clock
@@ -23,7 +24,12 @@ class ControlPlane:
     """
 
     def __init__(
-        self, client: Callable[[Rate], Cluster], clock: Clock, description: Description, draws: Draws, faults: Faults
+        self,
+        client: Callable[[Rate], Cluster],
+        clock: Clock,
+        description: Description,
+        draws: Draws,
+        faults: Faults,
     ) -> None:
         self.client = client
         self.clock = clock
@@ -79,7 +85,8 @@ class ControlPlane:
         for kind, informer in self._informers.items():
             self.spawn(informer.run(), f"informer {kind}")
         synced = asyncio.gather(*(informer.synced.wait() for informer in self._informers.values()))
-        await asyncio.wait([synced, self._failed], return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {synced, self._failed}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
             synced.cancel()
             self._failed.result()
@@ -155,10 +162,13 @@ def owner_reference(obj: Object) -> Object:
 
 async def announce(api: Cluster, obj: Object, reason: str, message: str) -> None:
     """Record a Normal Event on `obj`; a repeated one has the same name and is counted upstream."""
-    try:
-        await api.create(_event(obj, reason, message))
-    except AlreadyExists:
-        return
+    await ensure(api, _event(obj, reason, message))
+
+
+async def ensure(api: Cluster, obj: Object) -> None:
+    """Create an object unless there is one of that name."""
+    with suppress(AlreadyExists):
+        await api.create(obj)
 
 
 def _event(obj: Object, reason: str, message: str) -> Object:

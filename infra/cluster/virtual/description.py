@@ -2,14 +2,15 @@
 
 A preset (`deployments/clusters/*.toml`) overrides what it knows; published figures come from
 different clusters, so one set of constants cannot meet them all. Sources are the tags of
-docs/concepts/virtual-cluster.md: reference study, kubevirt#N, ceph-csi#N and so on.
+docs/concepts/virtual-cluster.md: reference study, kubevirt#N, ceph-csi#N and so on; a description
+reads `what, unit; source`.
 """
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from infra.errors import ClusterError
 
@@ -19,7 +20,14 @@ PRESETS = Path(__file__).resolve().parents[3] / "deployments" / "clusters"
 class Part(BaseModel):
     """Immutable; an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @field_validator("*")
+    @classmethod
+    def _not_negative(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, int | float) and value < 0 and info.field_name != "status_max_images":
+            raise ValueError("must not be negative")
+        return value
 
 
 class Rate(Part):
@@ -35,60 +43,75 @@ class Nodes(Part):
     workers: int = Field(129, ge=1, description="schedulable workers; reference study")
     cpu: int = Field(112, description="CPUs of a worker; assumption (a neighbour study's R650, 2x28x2)")
     memory_gib: int = Field(512, description="memory of a worker, GiB; assumption (same neighbour)")
-    max_pods: int = Field(500, description="kubelet maxPods; reference implementation guide")
-    kvm_devices: int = Field(1000, description="devices.kubevirt.io/kvm of a node; virt-handler's default")
+    max_pods: int = Field(500, description="kubelet maxPods, pods; reference implementation guide")
+    kvm_devices: int = Field(
+        1000, description="devices.kubevirt.io/kvm of a node; KubeVirt (virt-handler's default)"
+    )
     status_max_images: int = Field(
-        -1, description="nodeStatusMaxImages; 50 is the kubelet's default, -1 the study's"
+        -1,
+        ge=-1,
+        description="nodeStatusMaxImages, images, -1 is no limit; reference study (kubelet's default: 50)",
     )
     images: int = Field(90, description="images on a node; assumption")
     image_gib: float = Field(0.55, description="size of the virt-launcher image, GiB; assumption")
     background_cpu: float = Field(1.5, description="CPUs requested by other pods, mean of a node; assumption")
-    background_spread: float = Field(0.5, description="relative spread of that between nodes; assumption")
-    cpu_allocation_ratio: int = Field(10, description="vCPUs per requested CPU; KubeVirt's default")
-    launcher_overhead_gib: float = Field(
-        0.25, description="memory that virt-launcher adds to a VM's, GiB; assumption"
-    )
+    background_spread: float = Field(0.5, description="spread of that between nodes, share of it; assumption")
+    cpu_allocation_ratio: int = Field(10, ge=1, description="vCPUs per requested CPU; KubeVirt")
+    launcher_overhead_gib: float = Field(0.25, description="memory that virt-launcher adds, GiB; assumption")
 
 
 class Api(Part):
     """The API server, etcd behind it."""
 
     latency_s: float = Field(
-        0.006, description="a call's round trip without queueing; assumption (testbed 4 to 12 ms)"
+        0.006, description="a call's round trip without queueing, seconds; assumption (testbed: 4 to 12 ms)"
     )
     service_s: float = Field(
-        0.004, description="a write's time in one API worker; measured on a real API server"
+        0.004, description="a write's time in an API worker, seconds; measured on a testbed"
     )
-    workers: int = Field(48, description="calls served at once, three servers; assumption (16 cores each)")
-    webhook_s: float = Field(0.02, description="added to creates that webhooks look at; assumption")
+    workers: int = Field(
+        48, ge=1, description="calls served at once by three servers; assumption (16 cores each)"
+    )
+    webhook_s: float = Field(0.02, description="added to a create that webhooks look at, seconds; assumption")
     watch_lag_s: float = Field(
-        0.02, description="change to watch event; measured on a real API server (13 to 21 ms)"
+        0.02, description="change to watch event, seconds; measured on a testbed (13 to 21 ms)"
     )
-    history: int = Field(20000, ge=10, description="changes kept per kind for watches that resume")
+    history: int = Field(
+        20000, ge=10, description="changes kept per kind for watches that resume; assumption"
+    )
     normal_events: bool = Field(
-        False, description="store Normal Events; off: they cost a call and are not kept"
+        False,
+        description="whether Normal Events are stored, not only charged for; assumption (nothing reads them)",
     )
 
 
 class Rates(Part):
-    """Client rate limits per component (qps/burst)."""
+    """Client rate limits per component; per node for virt-handler and kubelet, per replica for virt-api."""
 
     virt_api: Rate = Field(
         Rate(qps=100, burst=200), description="of one replica; HCO's annotation, reference study"
     )
-    virt_controller: Rate = Field(Rate(qps=100, burst=200), description="HCO's annotation, reference study")
+    virt_controller: Rate = Field(
+        Rate(qps=100, burst=200), description="of all its queues; HCO's annotation, reference study"
+    )
     virt_handler: Rate = Field(
         Rate(qps=100, burst=200), description="of one node; HCO's annotation, reference study"
     )
-    cdi: Rate = Field(Rate(qps=200, burst=400), description="assumption (cdi-apiserver's)")
+    cdi: Rate = Field(
+        Rate(qps=200, burst=400), description="of all CDI controllers; assumption (cdi-apiserver's)"
+    )
     provisioner: Rate = Field(
         Rate(qps=50, burst=100),
-        description="assumption: its default, 5/10, would not let 150 volumes a minute through",
+        description="of external-provisioner; assumption (default: 5/10, less than 150 volumes a minute)",
     )
-    attacher: Rate = Field(Rate(qps=50, burst=100), description="assumption: raised with the provisioner's")
-    scheduler: Rate = Field(Rate(qps=50, burst=100), description="kube-scheduler's default")
+    attacher: Rate = Field(
+        Rate(qps=50, burst=100),
+        description="of external-attacher; assumption (raised with the provisioner's)",
+    )
+    scheduler: Rate = Field(Rate(qps=50, burst=100), description="of kube-scheduler; its default")
     controller_manager: Rate = Field(
-        Rate(qps=150, burst=200), description="assumption: OpenShift's, not checked"
+        Rate(qps=150, burst=200),
+        description="of kube-controller-manager; assumption (OpenShift's, not checked)",
     )
     kubelet: Rate = Field(Rate(qps=100, burst=200), description="of one node; reference implementation guide")
 
@@ -96,101 +119,125 @@ class Rates(Part):
 class Virt(Part):
     """virt-api, virt-controller and virt-handler."""
 
-    vm_workers: int = Field(3, description="VM queue threads; KubeVirt 1.6")
-    vmi_workers: int = Field(10, description="VMI queue threads; KubeVirt 1.6")
-    api_replicas: int = Field(13, description="virt-api replicas: nodes / 10; KubeVirt 1.6")
-    vm_reconcile_s: float = Field(0.004, description="CPU of one VM reconcile; assumption")
-    vmi_reconcile_s: float = Field(0.002, description="CPU of one VMI reconcile; assumption")
+    vm_workers: int = Field(3, ge=1, description="threads of the VM queue; KubeVirt 1.6")
+    vmi_workers: int = Field(10, ge=1, description="threads of the VMI queue; KubeVirt 1.6")
+    api_replicas: int = Field(13, ge=1, description="replicas of virt-api, one per ten nodes; KubeVirt 1.6")
+    vm_reconcile_s: float = Field(0.004, description="CPU of one VM reconcile, seconds; assumption")
+    vmi_reconcile_s: float = Field(0.002, description="CPU of one VMI reconcile, seconds; assumption")
     disruption_budgets: bool = Field(
-        False, description="a PodDisruptionBudget per VMI; before kubevirt#13764"
+        False, description="whether a VMI gets a PodDisruptionBudget; kubevirt#13764"
     )
-    domain_start_s: float = Field(1.2, description="virt-handler: hand-off to running domain; assumption")
-    domain_spread: float = Field(0.15, description="log spread of that; assumption")
-    domain_stop_s: float = Field(0.8, description="virt-handler: stop with grace 0; assumption")
+    domain_start_s: float = Field(
+        1.2, description="virt-handler: hand-off to running domain, seconds; assumption"
+    )
+    domain_spread: float = Field(
+        0.15, description="spread of that, standard deviation of its log; assumption"
+    )
+    domain_stop_s: float = Field(0.8, description="virt-handler: stop with grace 0, seconds; assumption")
 
 
 class Cdi(Part):
     """The clone path."""
 
-    workers: int = Field(3, description="MaxConcurrentReconciles of each controller; CDI")
-    reconcile_s: float = Field(0.003, description="CPU of one reconcile; assumption")
-    import_s: float = Field(95.0, description="import of the golden image; assumption")
+    workers: int = Field(3, ge=1, description="MaxConcurrentReconciles of each controller; CDI")
+    reconcile_s: float = Field(0.003, description="CPU of one reconcile, seconds; assumption")
+    import_s: float = Field(95.0, description="import of the golden image, seconds; assumption")
 
 
 class Csi(Part):
     """Provisioner, snapshotter and binder."""
 
-    workers: int = Field(100, description="provisioner worker threads; external-provisioner's default")
-    restore_lock: bool = Field(True, description="restores of one snapshot are serialised; ceph-csi#6354")
+    workers: int = Field(100, ge=1, description="provisioner worker threads; external-provisioner's default")
+    restore_lock: bool = Field(
+        True, description="whether restores of one snapshot are serialised; ceph-csi#6354"
+    )
     restore_s: float = Field(
-        0.4, description="a restore holding the lock; 150 a minute, derived from 6,000 in 40 min"
+        0.4,
+        description="a restore's hold of the lock, seconds; derived from the study (6,000 in 40 min)",
     )
-    restore_spread: float = Field(0.1, description="log spread of that; assumption")
-    unlocked_s: float = Field(0.3, description="the rest of a restore, in parallel; assumption")
-    retry_first_s: float = Field(1.0, description="first retry of an Aborted restore; external-provisioner")
-    retry_max_s: float = Field(300.0, description="longest retry delay; external-provisioner")
+    restore_spread: float = Field(
+        0.1, description="spread of that, standard deviation of its log; assumption"
+    )
+    unlocked_s: float = Field(0.3, description="the rest of a restore, in parallel, seconds; assumption")
+    retry_first_s: float = Field(
+        1.0, gt=0, description="first retry of an Aborted restore, seconds; external-provisioner's default"
+    )
+    retry_max_s: float = Field(
+        300.0, gt=0, description="longest retry delay, seconds; external-provisioner's default"
+    )
     calls: int = Field(
-        3, description="API calls per volume: PV and two Events; derived from ceph-csi#6516, 100/min at QPS 5"
+        3,
+        ge=2,
+        description="API calls per volume, PV and Events; derived from ceph-csi#6516 (100 a minute at QPS 5)",
     )
-    snapshot_s: float = Field(2.5, description="making a VolumeSnapshot ready; assumption")
-    delete_s: float = Field(0.15, description="moving an image to trash; assumption")
-    delete_workers: int = Field(10, description="images moved to trash at once; assumption")
-    bind_s: float = Field(0.01, description="binder's work per claim; assumption")
+    snapshot_s: float = Field(2.5, description="making a VolumeSnapshot ready, seconds; assumption")
+    delete_s: float = Field(0.15, description="moving an image to trash, seconds; assumption")
+    delete_workers: int = Field(10, ge=1, description="images moved to trash at once; assumption")
+    bind_s: float = Field(0.01, description="binder's work per claim, seconds; assumption")
 
 
 class Scheduling(Part):
     """kube-scheduler."""
 
-    pod_s: float = Field(0.003, description="one scheduling cycle; assumption")
+    pod_s: float = Field(0.003, description="one scheduling cycle, seconds; assumption")
 
 
 class Attach(Part):
     """Volume attachment: attach/detach controller and external-attacher."""
 
-    workers: int = Field(10, description="external-attacher worker threads; its default")
+    workers: int = Field(
+        10, ge=1, description="external-attacher worker threads; external-attacher's default"
+    )
     attach_s: float = Field(
         2.5,
-        description="one attachment; assumption: with it 1,600 VMs stay below the overload (1,060 at most)",
+        description="one attachment, seconds; assumption (1,600 VMs stay below the overload: 1,060)",
     )
-    overload: bool = Field(True, description="the regime of kubernetes#84169 exists")
+    overload: bool = Field(
+        True, description="whether the regime of too many attachments exists; kubernetes#84169"
+    )
     overload_above: int = Field(
-        1300, description="attachments in progress at which it slows down; kubernetes#84169"
+        1300, description="attachments in progress at which it slows; kubernetes#84169"
     )
     overload_below: int = Field(
         500, description="attachments in progress at which it recovers; kubernetes#84169"
     )
     overload_factor: float = Field(
         1.6,
-        description="how many times slower it is meanwhile; assumption, makes t(3,200)/t(1,600) about 2.6",
+        gt=0,
+        description="how many times slower it is then; assumption (t(3,200)/t(1,600) is 2.6)",
     )
-    detach_s: float = Field(0.5, description="one detachment; assumption")
+    detach_s: float = Field(0.5, description="one detachment, seconds; assumption")
 
 
 class Kubelet(Part):
     """The node: sandbox, volumes, container start."""
 
-    parallel: int = Field(10, description="pods of a node that start at once; assumption")
-    start_s: float = Field(
-        4.0, description="a virt-launcher pod's start with its volumes attached; assumption"
-    )
-    start_spread: float = Field(0.15, description="log spread of that; assumption")
-    stop_s: float = Field(1.0, description="a pod's end after its containers'; assumption")
+    parallel: int = Field(10, ge=1, description="pods of a node that start at once; assumption")
+    start_s: float = Field(4.0, description="a launcher pod's start, volumes attached, seconds; assumption")
+    start_spread: float = Field(0.15, description="spread of that, standard deviation of its log; assumption")
+    stop_s: float = Field(1.0, description="a pod's end after its containers', seconds; assumption")
 
 
 class Guest(Part):
     """What happens in a VM from its domain's start."""
 
-    boot_work_s: float = Field(14.0, description="CPU work from firmware to sshd, one core; assumption")
-    boot_spread: float = Field(0.12, description="log spread of that; assumption")
-    first_boot_work_s: float = Field(9.0, description="cloud-init, host keys, growpart, once; assumption")
-    banner_after_s: float = Field(0.15, description="port open to banner; measured in real guests")
-    command_after_s: float = Field(0.6, description="banner to first answered command; assumption")
+    boot_work_s: float = Field(
+        14.0, description="work from firmware to sshd, seconds of one core; assumption"
+    )
+    boot_spread: float = Field(0.12, description="spread of that, standard deviation of its log; assumption")
+    first_boot_work_s: float = Field(
+        9.0, description="cloud-init, host keys, growpart, once, seconds of one core; assumption"
+    )
+    banner_after_s: float = Field(0.15, description="port open to banner, seconds; measured in real guests")
+    command_after_s: float = Field(0.6, description="banner to first answered command, seconds; assumption")
     copy_up_mib: float = Field(
-        396, description="written by a clone's first boot, MiB; pvc-vs-snapshot-clone (2024)"
+        396, description="written by a clone's first boot, MiB; pvc-vs-snapshot-clone comparison of 2024"
     )
     read_mib: float = Field(180, description="read by a boot, MiB; assumption")
     disk_gib_per_s: float = Field(
-        10.0, description="what the storage gives all boots together, GiB/s; reference study's cap"
+        10.0,
+        gt=0,
+        description="what the storage gives all boots together, GiB per second; reference study (its cap)",
     )
 
 
@@ -198,26 +245,38 @@ class Probing(Part):
     """The observer's own prober, as a model of the real one."""
 
     interval_s: float = Field(
-        0.1, description="between two attempts at one guest; DESIGN: error bound under 250 ms"
+        0.1,
+        gt=0,
+        description="between two attempts at one guest, seconds; assumption (error bound under 250 ms)",
     )
 
 
 class Description(Part):
     """A whole cluster."""
 
-    name: str = "study"
+    name: str = Field("study", description="name of the preset, shown in reports")
     source: str = Field("", description="where the figures come from, one line")
-    kubernetes: str = "v1.31.6"
-    kubevirt: str = "v1.6.2"
-    cdi: str = "v1.63.1"
-    storage_class: str = "ocs-external-storagecluster-ceph-rbd"
-    snapshot_class: str = "ocs-external-storagecluster-rbdplugin-snapclass"
+    kubernetes: str = Field(
+        "v1.31.6", description="version that the cluster says; assumption (OpenShift 4.18)"
+    )
+    kubevirt: str = Field("v1.6.2", description="version that the cluster says; the one whose CRDs tests use")
+    cdi: str = Field("v1.63.1", description="version that the cluster says; the one whose CRDs tests use")
+    storage_class: str = Field(
+        "ocs-external-storagecluster-ceph-rbd",
+        description="name of the storage class; reference implementation guide",
+    )
+    snapshot_class: str = Field(
+        "ocs-external-storagecluster-rbdplugin-snapclass",
+        description="name of the snapshot class; reference implementation guide",
+    )
     requests_per_s: float = Field(
         17.0,
         gt=0,
-        description="VMIs asked for in a lab without stages; assumption (kubevirt#7879 saw up to 17)",
+        description="VMIs a lab without stages asks for, per second; assumption (kubevirt#7879: up to 17)",
     )
-    limits_on: bool = Field(True, description="client rate limits exist; off: every bucket is unlimited")
+    limits_on: bool = Field(
+        True, description="whether client rate limits exist; off: every bucket is unlimited"
+    )
     nodes: Nodes = Nodes()
     api: Api = Api()
     rates: Rates = Rates()

@@ -26,7 +26,9 @@ class Fault(BaseModel):
     kind: FaultKind = Field(description="never-boots: no sshd ever; clone-fails: the DataVolume ends Failed")
     vms: int = Field(ge=1, description="how many VirtualMachines it strikes")
     stage: Literal["deploy", "boot"] = Field(description="whose VirtualMachines")
-    batch: int | None = Field(None, ge=1, description="only this batch; left out: every one (boot: the VMs stay the same)")
+    batch: int | None = Field(
+        None, ge=1, description="only this batch; left out: every one (boot: the VMs stay the same)"
+    )
 
 
 class FaultPlan(BaseModel):
@@ -75,7 +77,9 @@ class Faults:
         return any(
             index in self._chosen(number, fault.vms, stage, batch)
             for number, fault in enumerate(self._plan.fault)
-            if fault.kind == kind and fault.stage == stage and (fault.batch is None or batch == str(fault.batch))
+            if fault.kind == kind
+            and fault.stage == stage
+            and (fault.batch is None or batch == str(fault.batch))
         )
 
     def _chosen(self, number: int, count: int, stage: str, batch: str) -> frozenset[int]:
@@ -83,6 +87,8 @@ class Faults:
         key = (number, stage, batch)
         if key not in self._struck:
             size = max(int(batch), count)
-            ranked = sorted(range(size), key=lambda i: self._draws.uniform(f"fault {number}", f"{stage} {batch} {i}"))
+            ranked = sorted(
+                range(size), key=lambda i: self._draws.uniform(f"fault {number}", f"{stage} {batch} {i}")
+            )
             self._struck[key] = frozenset(ranked[:count])
         return self._struck[key]

@@ -20,7 +20,9 @@ NAMESPACE_REQUEUE_S = 1.0
 class GarbageCollector:
     """Deletes what a removed object owned, and what a deleted namespace held."""
 
-    def __init__(self, loop: VirtualLoop, store: Store, bucket: TokenBucket, stamp: Callable[[], str]) -> None:
+    def __init__(
+        self, loop: VirtualLoop, store: Store, bucket: TokenBucket, stamp: Callable[[], str]
+    ) -> None:
         self._loop = loop
         self._store = store
         self._bucket = bucket
@@ -56,7 +58,9 @@ class GarbageCollector:
         for ref in inside:
             self._delete_later(ref)
         if self._holds_any(name):
-            self._loop.call_at_ns(self._loop.now_ns + round(NAMESPACE_REQUEUE_S * 1e9), self.empty_namespace, name)
+            self._loop.call_at_ns(
+                self._loop.now_ns + round(NAMESPACE_REQUEUE_S * 1e9), self.empty_namespace, name
+            )
         else:
             self._store.patch(Ref(NAMESPACE, "", name), {"metadata": {"finalizers": None}})
 

@@ -159,14 +159,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.now_ns = when
         while timers and timers[0][0] == when:
             due = heappop(timers)[2]
-            if due.__class__ is _Handle:
+            if isinstance(due, _Handle):
                 ready.append((due.run, ()))
             elif not due.done():
                 due.set_result(None)
 
     def _who_waits(self) -> str:
         names = sorted({task.get_name() for task in asyncio.all_tasks(self)})
-        return f"virtual time {self.time():.3f} s: nothing can happen any more; waiting: {', '.join(names[:20])}"
+        return (
+            f"virtual time {self.time():.3f} s: nothing can happen any more; waiting: {', '.join(names[:20])}"
+        )
 
     def run_until_complete(self, future: Any) -> Any:
         """Run until a coroutine or future is done and return its result."""
@@ -200,7 +202,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._closed = True
 
     def get_debug(self) -> bool:
-        """asyncio's debug flag; nothing here depends on it."""
+        """The debug flag of asyncio; nothing here depends on it."""
         return self._debug
 
     def set_debug(self, enabled: bool) -> None:
@@ -222,13 +224,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         for generator in list(self._generators):
             await generator.aclose()
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is no executor on virtual time."""
 
     def _finalize(self, generator: Any) -> None:
         self._generators.discard(generator)
         if not self._closed:
             self.create_task(generator.aclose())
+
+
+def new_loop(now_ns: int = 0) -> VirtualLoop:
+    """A virtual loop; what asyncio declares abstract (I/O, threads, subprocesses) does not exist here."""
+    return VirtualLoop(now_ns)  # type: ignore[abstract]
 
 
 class VirtualClock:

@@ -15,7 +15,7 @@ from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.description import Description
 from infra.cluster.virtual.draws import Draws
 from infra.cluster.virtual.faults import FaultPlan, Faults
-from infra.cluster.virtual.loop import VirtualLoop
+from infra.cluster.virtual.loop import new_loop
 from infra.cluster.virtual.store import Store
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class VirtualCluster:
     def __init__(self, description: Description, seed: int, faults: FaultPlan) -> None:
         _forget_closed_clusters()
         self.description = description
-        self.loop = VirtualLoop()
+        self.loop = new_loop()
         self._runner = asyncio.Runner(loop_factory=lambda: self.loop)
         self.server = ApiServer(self.loop, description, seed)
         self._draws = Draws(seed)
@@ -46,7 +46,9 @@ class VirtualCluster:
             self.server.store.load(saved["store"])
             self.plane.machines.load(saved["disks"])
         else:
-            seed_objects(self.server.store, initial_objects(self.description, self._draws), self.server.stamp())
+            seed_objects(
+                self.server.store, initial_objects(self.description, self._draws), self.server.stamp()
+            )
         self._runner.run(self._start())
 
     async def _start(self) -> None:

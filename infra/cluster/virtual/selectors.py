@@ -8,10 +8,14 @@ from infra.cluster.port import Object
 from infra.errors import Invalid
 
 Predicate = Callable[[Object], bool]
-_TERM = re.compile(r"\s*(?:(!)?([\w./-]+)\s*(?:(==|=|!=)\s*([\w.:-]*)|\s(in|notin)\s*\(([^)]*)\))?)\s*(?:,|$)")
+_TERM = re.compile(
+    r"\s*(?:(!)?([\w./-]+)\s*(?:(==|=|!=)\s*([\w.:-]*)|\s(in|notin)\s*\(([^)]*)\))?)\s*(?:,|$)"
+)
 
 
-def _label_test(negated: bool, key: str, operator: str, values: tuple[str, ...]) -> Callable[[Mapping[str, str]], bool]:
+def _label_test(
+    negated: bool, key: str, operator: str, values: tuple[str, ...]
+) -> Callable[[Mapping[str, str]], bool]:
     if operator in ("=", "==", "in"):
         return lambda labels: labels.get(key) in values
     if operator in ("!=", "notin"):

@@ -15,7 +15,15 @@ from infra.errors import AlreadyExists, Conflict, Invalid, NotFound
 Publish = Callable[[Kind, str, Object, Object | None], None]
 """Told of every change: kind, ADDED | MODIFIED | DELETED, new object, the one before."""
 
-_KEPT = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp", "name", "namespace")
+_KEPT = (
+    "uid",
+    "creationTimestamp",
+    "resourceVersion",
+    "generation",
+    "deletionTimestamp",
+    "name",
+    "namespace",
+)
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -148,7 +156,11 @@ class Store:
             change = {key: value for key, value in change.items() if key != "status"}
         if wanted:
             wanted = {key: value for key, value in wanted.items() if key not in _KEPT}
-            change = {**change, "metadata": wanted} if wanted else {k: v for k, v in change.items() if k != "metadata"}
+            change = (
+                {**change, "metadata": wanted}
+                if wanted
+                else {k: v for k, v in change.items() if k != "metadata"}
+            )
         new: Object = merge(old, change)
         return new
 
@@ -190,7 +202,9 @@ class Store:
         old = self.get(ref)
         meta = old["metadata"]
         if uid and meta["uid"] != uid:
-            raise Conflict(f"the UID in the precondition ({uid}) does not match that of {ref} ({meta['uid']})")
+            raise Conflict(
+                f"the UID in the precondition ({uid}) does not match that of {ref} ({meta['uid']})"
+            )
         held = meta.get("finalizers") or self._graceful(ref.kind, old, grace_s)
         if not held:
             return self._remove(ref, {**old, "metadata": self._next(meta)})
@@ -227,7 +241,7 @@ class Store:
 
     def dump(self) -> dict[str, Any]:
         """Everything, as plain JSON: counters and objects in order of creation."""
-        shelves = [[o for o in shelf.values()] for shelf in self._objects.values()]
+        shelves = [list(shelf.values()) for shelf in self._objects.values()]
         return {
             "resource_version": self.resource_version,
             "uids": self.uids,

@@ -11,7 +11,7 @@ from infra.cluster.kinds import NAMESPACE, Kind
 from infra.cluster.port import Object, Ref
 from infra.cluster.virtual.description import Description, load_description
 from infra.cluster.virtual.faults import Fault, FaultPlan
-from infra.cluster.virtual.loop import VirtualLoop
+from infra.cluster.virtual.loop import VirtualLoop, new_loop
 from infra.cluster.virtual.runtime import VirtualCluster
 from infra.cluster.virtual.store import Store
 
@@ -27,7 +27,7 @@ class Frozen(dict[str, Any]):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise AssertionError("a committed object was changed in place")
 
-    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
         return {key: deepcopy(value, memo) for key, value in self.items()}
@@ -39,7 +39,7 @@ class FrozenList(list[Any]):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise AssertionError("a committed list was changed in place")
 
-    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = sort = __iadd__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = sort = __iadd__ = _refuse
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
         return [deepcopy(value, memo) for value in self]
@@ -93,7 +93,7 @@ def run_virtual() -> RunVirtual[Any]:
     """Runs `body(loop)` on a virtual loop of its own."""
 
     def run(body: Callable[[VirtualLoop], Coroutine[Any, Any, Any]]) -> Any:
-        loop = VirtualLoop()
+        loop = new_loop()
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(body(loop))
 

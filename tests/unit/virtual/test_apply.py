@@ -4,7 +4,7 @@ import pytest
 
 from infra.cluster.kinds import CONFIG_MAP
 from infra.cluster.port import Object
-from infra.cluster.virtual.apply import apply
+from infra.cluster.virtual.apply import Request, apply
 from infra.errors import Conflict
 from tests.unit.virtual.conftest import STAMP, Watched, manifest, ref
 
@@ -12,7 +12,7 @@ from tests.unit.virtual.conftest import STAMP, Watched, manifest, ref
 def applied(
     watched: Watched, manager: str, *, force: bool = False, dry_run: bool = False, **data: str
 ) -> Object:
-    return apply(watched.store, manifest(CONFIG_MAP, data=data), manager, STAMP, force=force, dry_run=dry_run)
+    return apply(watched.store, manifest(CONFIG_MAP, data=data), Request(manager, STAMP, force, dry_run))
 
 
 def data(watched: Watched) -> dict[str, str]:
@@ -61,7 +61,7 @@ def test_a_field_applied_no_longer_is_removed_and_a_foreign_one_stays(watched: W
 def test_a_list_is_replaced_as_a_whole(watched: Watched) -> None:
     for members in (["a", "b"], ["c"]):
         obj = manifest(CONFIG_MAP, data={"members": members})
-        apply(watched.store, obj, "one", STAMP, force=False, dry_run=False)
+        apply(watched.store, obj, Request("one", STAMP, force=False, dry_run=False))
     assert watched.store.get(ref(CONFIG_MAP))["data"]["members"] == ["c"]
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.cluster.kinds import CONFIG_MAP, DATA_VOLUME, NAMESPACE, SECRET
-from infra.cluster.port import Kind, Ref, Scope, WatchBatch, list_all
+from infra.cluster.kinds import CONFIG_MAP, DATA_VOLUME, NAMESPACE, SECRET, Kind
+from infra.cluster.port import Ref, Scope, WatchBatch, list_all
 from infra.cluster.virtual.api import ApiServer, VirtualClient
 from infra.cluster.virtual.description import Api, Description
 from infra.cluster.virtual.loop import VirtualLoop

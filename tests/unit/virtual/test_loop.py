@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.cluster.virtual.loop import EPOCH, Deadlock, VirtualClock, VirtualLoop
+from infra.cluster.virtual.loop import EPOCH, Deadlock, VirtualClock, VirtualLoop, new_loop
 from tests.unit.virtual.conftest import RunVirtual
 
 
@@ -139,7 +139,7 @@ def test_cancelling_a_sleeper_runs_its_clean_up_now(run_virtual: RunVirtual[Any]
 
 
 def test_a_deadlock_names_who_waits() -> None:
-    loop = VirtualLoop()
+    loop = new_loop()
 
     async def body() -> None:
         await asyncio.sleep(7)

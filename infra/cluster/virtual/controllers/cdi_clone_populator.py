@@ -2,11 +2,11 @@
 
 from infra.cluster.kinds import PV, PVC, VOLUME_CLONE_SOURCE
 from infra.cluster.port import Cluster, Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane, Latest
+from infra.cluster.virtual.control_plane import ControlPlane, Latest, ensure
 from infra.cluster.virtual.controllers.cdi_data_volumes import CLONE_PHASE, CLONE_TYPE, SOURCE_NAMESPACE
 from infra.cluster.virtual.controllers.csi_provisioner import claim_reference
 from infra.cluster.virtual.informer import Key
-from infra.errors import AlreadyExists, NotFound
+from infra.errors import NotFound
 
 FINALIZER = "cdi.kubevirt.io/clonePopulator"
 OWNED_BY = "cdi.kubevirt.io/OwnedByUID"
@@ -72,10 +72,7 @@ class ClonePopulator:
             return
         if self._plane.faults.strikes("clone-fails", claim):
             return
-        try:
-            await self._api.create(self._scratch_claim(key, claim, scratch, source["spec"]["source"]))
-        except AlreadyExists:
-            pass
+        await ensure(self._api, self._scratch_claim(key, claim, scratch, source["spec"]["source"]))
         await self._annotate(key, "SnapshotClone", {"finalizers": [FINALIZER]})
 
     def _scratch_claim(self, key: Key, claim: Object, scratch: Key, source: Object) -> Object:
@@ -85,7 +82,12 @@ class ClonePopulator:
         return {
             "apiVersion": PVC.api_version,
             "kind": PVC.kind,
-            "metadata": {"name": scratch[1], "namespace": scratch[0], "labels": labels, "annotations": annotations},
+            "metadata": {
+                "name": scratch[1],
+                "namespace": scratch[0],
+                "labels": labels,
+                "annotations": annotations,
+            },
             "spec": {
                 "accessModes": spec["accessModes"],
                 "volumeMode": spec["volumeMode"],

@@ -4,9 +4,9 @@ from typing import Any
 
 from infra.cluster.kinds import DATA_SOURCE, DATA_VOLUME, PVC, SNAPSHOT, VOLUME_CLONE_SOURCE
 from infra.cluster.port import Cluster, Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane, Latest, owner_reference, unchanged
+from infra.cluster.virtual.control_plane import ControlPlane, Latest, ensure, owner_reference, unchanged
 from infra.cluster.virtual.informer import Key
-from infra.errors import AlreadyExists, NotFound
+from infra.errors import NotFound
 
 FINALIZER = "cdi.kubevirt.io/dataVolumeFinalizer"
 CLONE_PHASE = "cdi.kubevirt.io/clonePhase"
@@ -74,12 +74,15 @@ class DataVolumes:
         key = (obj["metadata"]["namespace"], owners[0]["name"])
         if before is None or before["metadata"].get("annotations") is not obj["metadata"].get("annotations"):
             self.queue.add(key)
-        elif obj.get("status") is not before.get("status") and self._cares(self._volumes.get(key)):
+            return
+        if obj.get("status") is not before.get("status") and self._cares(self._volumes.get(key)):
             self.queue.add(key)
 
     def _cares(self, volume: Object | None) -> bool:
-        """Whether a claim's status matters: to an import, and to a clone that succeeded before it was bound."""
-        return volume is not None and ("source" in volume["spec"] or volume.get("status", {}).get("phase") == "Succeeded")
+        """Whether a claim's status matters: to an import, and to a clone that was bound late."""
+        return volume is not None and (
+            "source" in volume["spec"] or volume.get("status", {}).get("phase") == "Succeeded"
+        )
 
     def _source_changed(self, what: str, obj: Object, _: Object | None) -> None:
         if what != "DELETED" and not obj.get("status", {}).get("conditions"):
@@ -90,9 +93,16 @@ class DataVolumes:
         found = (snapshot.get("namespace", ""), snapshot.get("name", "")) in self._snapshots
         ready: dict[str, Any] = {"type": "Ready", "status": "True", "reason": "Ready"}
         if snapshot and not found:
-            ready = {"type": "Ready", "status": "False", "reason": "NotFound", "message": "Snapshot not found"}
+            ready = {
+                "type": "Ready",
+                "status": "False",
+                "reason": "NotFound",
+                "message": "Snapshot not found",
+            }
         meta = source["metadata"]
-        await self._api.patch(Ref(DATA_SOURCE, meta["namespace"], meta["name"]), {"status": {"conditions": [ready]}})
+        await self._api.patch(
+            Ref(DATA_SOURCE, meta["namespace"], meta["name"]), {"status": {"conditions": [ready]}}
+        )
 
     async def reconcile(self, key: Key) -> None:
         """Claim and phase of one DataVolume."""
@@ -143,11 +153,14 @@ class DataVolumes:
         if snapshot is None:
             await self._phase(key, "Pending")
             return
-        annotations = {"cdi.kubevirt.io/storage.usePopulator": "true", "cdi.kubevirt.io/storage.clone.token": "token"}
+        annotations = {
+            "cdi.kubevirt.io/storage.usePopulator": "true",
+            "cdi.kubevirt.io/storage.clone.token": "token",
+        }
         await self._api.patch(
             Ref(DATA_VOLUME, *key), {"metadata": {"annotations": annotations, "finalizers": [FINALIZER]}}
         )
-        await self._make(self._clone_source(volume, snapshot))
+        await ensure(self._api, self._clone_source(volume, snapshot))
         source_ref = {
             "apiGroup": "cdi.kubevirt.io",
             "kind": VOLUME_CLONE_SOURCE.kind,
@@ -155,7 +168,7 @@ class DataVolumes:
         }
         claim = self._claim(key, volume, {"dataSourceRef": source_ref})
         claim["metadata"]["annotations"] = {SOURCE_NAMESPACE: snapshot["namespace"]}
-        await self._make(claim)
+        await ensure(self._api, claim)
         await self._phase(key, "CloneScheduled")
 
     def _clone_source(self, volume: Object, snapshot: Object) -> Object:
@@ -188,16 +201,25 @@ class DataVolumes:
             "resources": storage["resources"],
             **extra,
         }
-        return {"apiVersion": PVC.api_version, "kind": PVC.kind, "metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+        return {
+            "apiVersion": PVC.api_version,
+            "kind": PVC.kind,
+            "metadata": meta,
+            "spec": spec,
+            "status": {"phase": "Pending"},
+        }
 
     async def _import(self, key: Key, volume: Object, phase: str) -> None:
         claim = self._claims.get(key)
         if claim is None:
             if not phase:
                 await self._api.patch(Ref(DATA_VOLUME, *key), {"metadata": {"finalizers": [FINALIZER]}})
-                await self._make(self._claim(key, volume, {}))
+                await ensure(self._api, self._claim(key, volume, {}))
                 await self._phase(key, "ImportScheduled")
-        elif claim.get("status", {}).get("phase") == "Bound" and volume["metadata"]["uid"] not in self._importing:
+        elif (
+            claim.get("status", {}).get("phase") == "Bound"
+            and volume["metadata"]["uid"] not in self._importing
+        ):
             self._importing.add(volume["metadata"]["uid"])
             await self._phase(key, "ImportInProgress")
             self._plane.spawn(self._finish_import(key), f"importer {key[1]}")
@@ -207,12 +229,6 @@ class DataVolumes:
         try:
             await self._phase(key, "Succeeded")
         except NotFound:
-            return
-
-    async def _make(self, obj: Object) -> None:
-        try:
-            await self._api.create(obj)
-        except AlreadyExists:
             return
 
     async def _delete_clone_source(self, volume: Object, claim: Object) -> None:
@@ -241,4 +257,6 @@ class DataVolumes:
     async def _fail(self, key: Key, message: str) -> None:
         conditions = [{"type": "Running", "status": "False", "reason": "Error", "message": message}]
         status = {"phase": "Failed", "conditions": conditions}
-        self._volumes.wrote(await self._api.patch(Ref(DATA_VOLUME, *key), {"status": status}, subresource="status"))
+        self._volumes.wrote(
+            await self._api.patch(Ref(DATA_VOLUME, *key), {"status": status}, subresource="status")
+        )

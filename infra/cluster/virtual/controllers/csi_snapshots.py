@@ -2,9 +2,9 @@
 
 from infra.cluster.kinds import PVC, SNAPSHOT, SNAPSHOT_CONTENT
 from infra.cluster.port import Cluster, Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane
+from infra.cluster.virtual.control_plane import ControlPlane, ensure
 from infra.cluster.virtual.informer import Key
-from infra.errors import AlreadyExists, NotFound
+from infra.errors import NotFound
 
 
 class Snapshotter:
@@ -34,10 +34,7 @@ class Snapshotter:
             return
         await self._plane.clock.sleep(self._plane.description.csi.snapshot_s)
         name = content_name(snapshot)
-        try:
-            await self._api.create(self._content(snapshot, claim, name))
-        except AlreadyExists:
-            pass
+        await ensure(self._api, self._content(snapshot, claim, name))
         size = claim["status"]["capacity"]["storage"]
         status = {"readyToUse": True, "restoreSize": size, "boundVolumeSnapshotContentName": name}
         await self._api.patch(Ref(SNAPSHOT, *key), {"status": status}, subresource="status")
@@ -54,7 +51,11 @@ class Snapshotter:
                 "sourceVolumeMode": claim["spec"].get("volumeMode", "Filesystem"),
                 "volumeSnapshotClassName": snapshot["spec"].get("volumeSnapshotClassName"),
                 "source": {"volumeHandle": f"rbd-{claim['metadata']['uid']}"},
-                "volumeSnapshotRef": {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]},
+                "volumeSnapshotRef": {
+                    "namespace": meta["namespace"],
+                    "name": meta["name"],
+                    "uid": meta["uid"],
+                },
             },
         }
 

@@ -71,7 +71,10 @@ class Kubelets:
             await self._plane.clock.sleep(
                 self._plane.draws.around_s(kubelet.start_s, kubelet.start_spread, "pod start", name)
             )
-        conditions = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")]
+        conditions = [
+            {"type": kind, "status": "True"}
+            for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+        ]
         status = {"phase": "Running", "conditions": conditions}
         try:
             await self._client(node).patch(Ref(POD, *key), {"status": status}, subresource="status")

@@ -163,7 +163,12 @@ class Scheduler:
         self._plane.spawn(self._bind(key, node.name), f"scheduler bind {key[1]}")
 
     async def _bind(self, key: Key, node: str) -> None:
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": key[1]}, "target": {"kind": "Node", "name": node}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": key[1]},
+            "target": {"kind": "Node", "name": node},
+        }
         await self._api.subresource(Ref(POD, *key), "binding", body)
 
     def _choose(self, pod: Object) -> NodeState | None:
@@ -210,6 +215,6 @@ class Scheduler:
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": f"0/{len(self._order)} nodes are available: insufficient cpu, memory, pods or devices.kubevirt.io/kvm",
+            "message": f"0/{len(self._order)} nodes are available: no room for cpu, memory, pods or kvm",
         }
         await self._api.patch(Ref(POD, *key), {"status": {"conditions": [refused]}}, subresource="status")

@@ -45,7 +45,9 @@ class Handlers:
         uid, node = vmi["metadata"]["uid"], vmi["status"]["nodeName"]
         name = key[1]
         virt, draws = self._virt, self._plane.draws
-        await self._plane.clock.sleep(draws.around_s(virt.domain_start_s, virt.domain_spread, "domain start", name))
+        await self._plane.clock.sleep(
+            draws.around_s(virt.domain_start_s, virt.domain_spread, "domain start", name)
+        )
         boots = not self._plane.faults.strikes("never-boots", vmi)
         self._plane.machines.power_on(name, _disk(key, vmi), node, boots=boots)
         # an address of the documentation range would not do for 6,000: one of 10.128.0.0/9, by uid
@@ -71,7 +73,11 @@ class Handlers:
         """What changed while a start was in work is looked at now."""
         self._busy.discard(uid)
         latest = self._vmis.cache.get(key)
-        if latest is not None and latest["metadata"]["uid"] == uid and "deletionTimestamp" in latest["metadata"]:
+        if (
+            latest is not None
+            and latest["metadata"]["uid"] == uid
+            and "deletionTimestamp" in latest["metadata"]
+        ):
             self._changed("MODIFIED", latest, None)
 
 

@@ -80,7 +80,9 @@ class InstanceController:
                 await self._api.create(self._launcher(key, vmi))
             except AlreadyExists:
                 return
-            await announce(self._api, vmi, "SuccessfulCreate", f"Created virtual machine pod {launcher_name(vmi)}")
+            await announce(
+                self._api, vmi, "SuccessfulCreate", f"Created virtual machine pod {launcher_name(vmi)}"
+            )
         elif pod is not None:
             await self._write(key, {"status": {"phase": "Scheduling", "conditions": _scheduling(vmi)}})
             if _pod_news(pod) != (False, "", ""):
@@ -113,12 +115,24 @@ class InstanceController:
             "memory": f"{round(_memory_mib(domain) + nodes.launcher_overhead_gib * 1024)}Mi",
             "devices.kubevirt.io/kvm": "1",
         }
-        claims = [volume["dataVolume"]["name"] for volume in vmi["spec"].get("volumes") or () if "dataVolume" in volume]
+        claims = [
+            volume["dataVolume"]["name"]
+            for volume in vmi["spec"].get("volumes") or ()
+            if "dataVolume" in volume
+        ]
         volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
         labels = {**(vmi["metadata"].get("labels") or {}), CREATED_BY: vmi["metadata"]["uid"], DOMAIN: key[1]}
         limits = {"devices.kubevirt.io/kvm": "1"}
-        container = {"name": "compute", "image": "virt-launcher", "resources": {"requests": requests, "limits": limits}}
-        spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 30, "restartPolicy": "Never"}
+        container = {
+            "name": "compute",
+            "image": "virt-launcher",
+            "resources": {"requests": requests, "limits": limits},
+        }
+        spec: dict[str, Any] = {
+            "containers": [container],
+            "terminationGracePeriodSeconds": 30,
+            "restartPolicy": "Never",
+        }
         if volumes:
             spec["volumes"] = volumes
         return {
@@ -167,7 +181,9 @@ class InstanceController:
             await self._api.delete(Ref(POD, key[0], pod["metadata"]["name"]), uid=pod["metadata"]["uid"])
         except NotFound:
             return
-        await announce(self._api, vmi, "SuccessfulDelete", f"Deleted virtual machine pod {launcher_name(vmi)}")
+        await announce(
+            self._api, vmi, "SuccessfulDelete", f"Deleted virtual machine pod {launcher_name(vmi)}"
+        )
 
     async def _write(self, key: Key, change: Object) -> None:
         self._vmis.wrote(await self._api.patch(Ref(VMI, *key), change))
@@ -181,7 +197,7 @@ def _scheduling(vmi: Object) -> list[dict[str, Any]]:
 
 
 def _own_write(vmi: Object, before: Object) -> bool:
-    """Phases and conditions that this controller wrote itself are no news; its next step waits for the pod."""
+    """What this controller wrote itself is no news; its next step waits for the pod."""
     if ("deletionTimestamp" in vmi["metadata"]) != ("deletionTimestamp" in before["metadata"]):
         return False
     phase = vmi.get("status", {}).get("phase")
@@ -200,7 +216,10 @@ def _pod_news(pod: Object) -> tuple[bool, str, str]:
 
 
 def _memory_mib(domain: Object) -> float:
-    text = str((domain.get("memory") or {}).get("guest") or domain.get("resources", {}).get("requests", {}).get("memory", "2Gi"))
+    text = str(
+        (domain.get("memory") or {}).get("guest")
+        or domain.get("resources", {}).get("requests", {}).get("memory", "2Gi")
+    )
     units = {"Ki": 1 / 1024, "Mi": 1.0, "Gi": 1024.0, "M": 1e6 / 2**20, "G": 1e9 / 2**20}
     for unit, mib in units.items():
         if text.endswith(unit):

@@ -8,7 +8,14 @@ from typing import Any
 
 from infra.cluster.kinds import CONTROLLER_REVISION, DATA_VOLUME, VM, VMI
 from infra.cluster.port import Cluster, Object, Ref
-from infra.cluster.virtual.control_plane import ControlPlane, Latest, announce, owner_reference, unchanged
+from infra.cluster.virtual.control_plane import (
+    ControlPlane,
+    Latest,
+    announce,
+    ensure,
+    owner_reference,
+    unchanged,
+)
 from infra.cluster.virtual.controllers.printable_status import FINAL, volume_status, wanted_status
 from infra.cluster.virtual.informer import Key
 from infra.cluster.virtual.store import merge
@@ -63,7 +70,10 @@ class VirtualMachineController:
             await self._plane.clock.sleep(self._cpu_s)
         if "status" not in vm:
             vm = await self._write_status(key, vm, {"printableStatus": "Stopped"})
-        if FINALIZER not in (vm["metadata"].get("finalizers") or ()) and "deletionTimestamp" not in vm["metadata"]:
+        if (
+            FINALIZER not in (vm["metadata"].get("finalizers") or ())
+            and "deletionTimestamp" not in vm["metadata"]
+        ):
             change = {"annotations": ANNOTATIONS, "finalizers": [FINALIZER]}
             vm = self._vms.wrote(await self._api.patch(Ref(VM, *key), {"metadata": change}))
         if "deletionTimestamp" in vm["metadata"] and key not in self._vmis:
@@ -85,7 +95,9 @@ class VirtualMachineController:
             not wanted or vmi.get("status", {}).get("phase") in FINAL
         ):
             await self._api.delete(Ref(VMI, *key), uid=vmi["metadata"]["uid"])
-            await announce(self._api, vm, "SuccessfulDelete", f"Stopped the virtual machine instance {key[1]}")
+            await announce(
+                self._api, vm, "SuccessfulDelete", f"Stopped the virtual machine instance {key[1]}"
+            )
 
     async def _make_volumes(self, key: Key, vm: Object) -> None:
         for template in vm["spec"].get("dataVolumeTemplates") or ():
@@ -118,15 +130,9 @@ class VirtualMachineController:
         if self._made.get(uid) == generation:
             return
         self._made[uid] = generation
-        await self._create_once(self._revision(key, vm, generation))
-        await self._create_once(self._instance(key, vm))
+        await ensure(self._api, self._revision(key, vm, generation))
+        await ensure(self._api, self._instance(key, vm))
         await announce(self._api, vm, "SuccessfulCreate", f"Started the virtual machine instance {key[1]}")
-
-    async def _create_once(self, obj: Object) -> None:
-        try:
-            await self._api.create(obj)
-        except AlreadyExists:
-            return
 
     def _revision(self, key: Key, vm: Object, generation: int) -> Object:
         return {

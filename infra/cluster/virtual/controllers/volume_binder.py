@@ -69,4 +69,6 @@ class Binder:
 
     async def _release(self, volume: str) -> None:
         if ("", volume) in self._volumes:
-            await self._api.patch(Ref(PV, "", volume), {"status": {"phase": "Released"}}, subresource="status")
+            await self._api.patch(
+                Ref(PV, "", volume), {"status": {"phase": "Released"}}, subresource="status"
+            )
