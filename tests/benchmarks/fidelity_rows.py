@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """What somebody published, or what a mechanism that is off must take away; `preset` of the model."""
+    """What somebody published, or what a mechanism makes that is now off; `preset` is the model's."""
 
     what: str
     published: str
@@ -68,33 +68,32 @@ def _with_unit(value: float, unit: str, *, rounded: bool = False) -> str:
         if rounded
         else _number(value)
     )
-    return f"{number} {unit}".strip()
+    return number + unit if unit.startswith("/") else f"{number} {unit}".strip()
 
 
 def _number(value: float) -> str:
     return f"{value:.4g}"
 
 
-HEADER = ("figure", "published", "source", "preset", "measured", "tolerance", "pass")
+PUBLISHED = ("figure", "published", "source", "preset", "measured", "tolerance", "pass")
+SWITCHED = ("figure", "with the mechanism", "switch", "preset", "without it", "tolerance", "pass")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row as texts, in the order of `HEADER`."""
+    """A row as texts, in the order of the headers."""
     return (*row.figure, row.measured, row.tolerance, "yes" if row.passed else "NO")
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """A table of rows."""
-    lines = [HEADER, ("---",) * len(HEADER), *map(cells, rows)]
+def markdown(header: tuple[str, ...], rows: Sequence[Row]) -> str:
+    """A table of rows under a header."""
+    lines = [header, ("---",) * len(header), *map(cells, rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def plain(rows: Sequence[Row]) -> str:
-    """The same for a terminal: figure, measured, tolerance, pass."""
-    chosen = [
-        (row.figure.what, row.figure.preset, row.measured, row.tolerance, cells(row)[-1]) for row in rows
-    ]
-    widths = [max(len(line[column]) for line in chosen) for column in range(5)]
+    """The same for a terminal: figure, source or switch, preset, measured, tolerance, pass."""
+    chosen = [(cells(row)[0], *cells(row)[2:]) for row in rows]
+    widths = [max(len(text) for text in column) for column in zip(*chosen, strict=True)]
     padded = (
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in chosen
     )
