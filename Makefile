@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench fidelity lock \
+.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench fidelity prove-kills lock \
 	testbed-build testbed-up testbed-down distclean
 
 help: ## show this list
@@ -94,6 +94,9 @@ demo-api: testbed-up ## profile smoke against that API server, the virtual contr
 
 test-api: testbed-build ## the tests that need that API server (they start one of their own)
 	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
+
+prove-kills: $(READY) ## 20 runs killed with -9 and resumed equal an undisturbed one
+	@$(BIN)/python -m tests.benchmarks.prove_kills
 
 lock: $(READY) ## resolve pyproject.toml again into requirements.lock
 	@$(BIN)/uv $(LOCK) --upgrade

@@ -1,0 +1,88 @@
+"""Proof: a run killed with -9 at random moments and resumed has the tables of an undisturbed one.
+
+`make prove-kills` (20 kills of profile `small`); prints one line per kill and exits 1 at the first
+difference. Compared are the last complete attempts of every table, without `attempt` and UIDs.
+"""
+
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import polars as pl
+
+from infra.results.open import open_store
+from infra.results.read import scan
+from tasks.records import TABLES
+
+RUN_ID = "killed"
+IGNORED = ("attempt", "uid")
+
+
+def command(store: Path, profile: str) -> list[str]:
+    """The run, as a person would type it."""
+    options = ["--no-prefect", "--profile", profile, "--run-id", RUN_ID, "--seed", "7", "--store", str(store)]
+    return [sys.executable, "-m", "flows", "run", *options]
+
+
+def run_whole(store: Path, profile: str) -> float:
+    """Run to the end; returns the seconds it took."""
+    began = time.monotonic()
+    subprocess.run(command(store, profile), check=True, capture_output=True)
+    return time.monotonic() - began
+
+
+def run_killed(store: Path, profile: str, after_s: float) -> bool:
+    """Run and kill -9 after a while; returns whether it was still running."""
+    process = subprocess.Popen(command(store, profile), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        process.wait(after_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return True
+    return False
+
+
+def tables(store: Path) -> dict[str, pl.DataFrame]:
+    """Every table's last complete attempts, in a fixed order of rows."""
+    opened = open_store(str(store))
+    found = {}
+    for name, schema in TABLES.items():
+        frame = scan(opened, RUN_ID, name, schema)
+        columns = [column for column in frame.columns if column not in IGNORED]
+        frame = frame.select(columns).unique() if name == "objects" else frame.select(columns)
+        flat = [column for column in columns if not isinstance(frame.schema[column], pl.List)]
+        found[name] = frame.sort(flat, nulls_last=True)
+    return found
+
+
+def differences(left: dict[str, pl.DataFrame], right: dict[str, pl.DataFrame]) -> list[str]:
+    """Tables that are not equal, row for row."""
+    return [name for name, frame in left.items() if not frame.equals(right[name])]
+
+
+def prove(kills: int, profile: str, seed: int) -> int:
+    """Run undisturbed once, then `kills` times with one kill each; returns how many differed."""
+    draw, wrong = random.Random(seed), 0
+    with tempfile.TemporaryDirectory() as folder:
+        undisturbed = Path(folder) / "undisturbed"
+        took_s = run_whole(undisturbed, profile)
+        truth = tables(undisturbed)
+        print(f"undisturbed {profile}: {took_s:.1f} s, {sum(map(len, truth.values()))} rows")
+        for kill in range(1, kills + 1):
+            store, moment_s = Path(folder) / f"kill-{kill}", draw.uniform(0.3, 1.0) * took_s
+            running = run_killed(store, profile, moment_s)
+            run_whole(store, profile)
+            found = differences(truth, tables(store))
+            wrong += bool(found)
+            state = "killed" if running else "had ended"
+            print(f"kill {kill:2} after {moment_s:5.1f} s ({state}): {', '.join(found) or 'equal'}", flush=True)
+    return wrong
+
+
+if __name__ == "__main__":
+    arguments = [*sys.argv[1:], "20", "small"][:2]
+    sys.exit(1 if prove(int(arguments[0]), arguments[1], seed=1) else 0)
