@@ -53,7 +53,7 @@ def main(store: str | None, run_id: str | None, seed: int, path: str) -> None:
         click.echo("studies and labs at full sizes: some minutes", err=True)
         published, switches = compared(seed, (store, run_id) if store and run_id else None)
     except VirtscaleError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.UsageError(str(error)) from None
     Path(path).write_text(page(published, switches, seed if found is None else found), encoding="utf-8")
     failed = [row for row in (*published, *switches) if not row.passed]
     print(plain([*published, *switches]))
