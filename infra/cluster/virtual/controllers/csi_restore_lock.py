@@ -6,6 +6,7 @@ events, so the lock is a queue with a service time, and the retries are counted.
 """
 
 from dataclasses import dataclass, field
+from math import ceil
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class RestoreLock:
         delay, elapsed, retries = self.retry_first_s, 0.0, 0
         while elapsed < waited_s:
             if delay >= self.retry_max_s:
-                return retries + int((waited_s - elapsed) // self.retry_max_s) + 1
+                return retries + ceil((waited_s - elapsed) / self.retry_max_s)
             elapsed += delay
             delay = min(delay * 2, self.retry_max_s)
             retries += 1
