@@ -108,7 +108,9 @@ class Rates(Part):
         Rate(qps=50, burst=100),
         description="of external-attacher; assumption (raised with the provisioner's)",
     )
-    scheduler: Rate = Field(Rate(qps=50, burst=100), description="of all its threads; kube-scheduler's default")
+    scheduler: Rate = Field(
+        Rate(qps=50, burst=100), description="of all its threads; kube-scheduler's default"
+    )
     controller_manager: Rate = Field(
         Rate(qps=150, burst=200),
         description="of kube-controller-manager; assumption (OpenShift's, not checked)",
