@@ -22,8 +22,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench fidelity prove-kills lock \
-	testbed-build testbed-up testbed-down distclean
+.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api fidelity \
+	prove-kills lock testbed-build testbed-up testbed-down distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -72,6 +72,9 @@ fmt: $(READY) ## format, and fix what ruff can fix
 
 bench: $(READY) ## measure virtscale itself
 	@$(BIN)/python -m tests.benchmarks.bench
+
+bench-api: testbed-build ## measure the adapter against a minimal client, on a real API server of its own
+	@$(BIN)/python -m tests.benchmarks.bench_api
 
 fidelity: $(READY) ## published figures against measured ones, full sizes (writes docs/fidelity.md)
 	@$(BIN)/python -m tests.benchmarks.fidelity
