@@ -183,6 +183,21 @@ def data_source(name: str, namespace: str, mark: Mark, snapshot: str) -> Object:
     return _object("cdi.kubevirt.io/v1beta1", "DataSource", _metadata(name, namespace, mark), spec=spec)
 
 
+def clone_permission(name: str, namespace: str, mark: Mark, vms_namespace: str) -> list[Object]:
+    """Role and RoleBinding that let VirtualMachines of another namespace clone from this one.
+
+    virt-controller asks for `create datavolumes/source` in the name of the service account
+    `default` of the VM's namespace, and makes no DataVolume when that is denied.
+    """
+    group = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes/source"], "verbs": ["create"]}]
+    account = {"kind": "ServiceAccount", "name": "default", "namespace": vms_namespace}
+    role = _object(f"{group}/v1", "Role", _metadata(name, namespace, mark))
+    binding = _object(f"{group}/v1", "RoleBinding", _metadata(name, namespace, mark))
+    reference = {"apiGroup": group, "kind": "Role", "name": name}
+    return [{**role, "rules": rules}, {**binding, "roleRef": reference, "subjects": [account]}]
+
+
 def namespace(name: str, mark: Mark) -> Object:
     """A namespace of ours."""
     return _object("v1", "Namespace", _metadata(name, "", mark))

@@ -14,6 +14,8 @@ from infra.cluster.kinds import (
     POD,
     PV,
     PVC,
+    ROLE,
+    ROLE_BINDING,
     SNAPSHOT,
     SNAPSHOT_CONTENT,
     VM,
@@ -78,6 +80,8 @@ def _steps() -> list[tuple[Kind, str]]:
         (SNAPSHOT, ""),
         (DATA_VOLUME, ""),
         (PVC, ""),
+        (ROLE_BINDING, ""),
+        (ROLE, ""),
     ]
 
 

@@ -77,6 +77,8 @@ async def ensure_golden_image(world: World, profile: Profile, attempt: Attempt) 
     """
     await ensure_namespace(world, attempt, profile.golden_namespace)
     await ensure_namespace(world, attempt, profile.namespace)
+    for manifest in _permission(world, profile):
+        await ensure(world, attempt, manifest)
     if await _ready(world, profile):
         return _rows(profile, (None, None, None), EXPECTED_CLONE)
     start_ns = world.clock.now_ns()
@@ -94,6 +96,14 @@ def _rows(profile: Profile, took: tuple[float | None, ...], clone_type: str) -> 
         GoldenRow(source.name, SNAPSHOT.kind, import_s, snapshot_s, ready_s, size_gib, clone_type)
         for source in sources_of(profile)
     ]
+
+
+def _permission(world: World, profile: Profile) -> list[Object]:
+    """What lets the VMs clone the image; nothing where both share a namespace."""
+    where, mark = profile.golden_namespace, mark_of(world, STAGE)
+    if where == profile.namespace:
+        return []
+    return manifests.clone_permission(f"{IMAGE}-cloners", where, mark, profile.namespace)
 
 
 async def _ready(world: World, profile: Profile) -> bool:

@@ -14,6 +14,8 @@ from infra.cluster.kinds import (
     DATA_VOLUME,
     NAMESPACE,
     NODE,
+    ROLE,
+    ROLE_BINDING,
     SNAPSHOT,
     SNAPSHOT_CLASS,
     STORAGE_CLASS,
@@ -128,6 +130,7 @@ async def _rights(world: World, profile: Profile) -> list[Finding]:
             for verb in ("create", "delete")
         ),
         ("create", DATA_VOLUME, "source", golden),
+        *(("create", kind, "", golden) for kind in (ROLE, ROLE_BINDING) if golden != where),
         ("list", NODE, "", ""),
     ]
     denied = [text for each in wanted if (text := await _denied(world, each))]

@@ -78,6 +78,10 @@ CONTROLLER_REVISION = Kind(
     "ControllerRevision", "apps", "v1", "controllerrevisions", status_subresource=False
 )
 DISRUPTION_BUDGET = Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
+ROLE = Kind("Role", "rbac.authorization.k8s.io", "v1", "roles", status_subresource=False)
+ROLE_BINDING = Kind(
+    "RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings", status_subresource=False
+)
 SUBJECT_ACCESS_REVIEW = Kind(
     "SelfSubjectAccessReview",
     "authorization.k8s.io",
@@ -111,6 +115,8 @@ KINDS: tuple[Kind, ...] = (
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DISRUPTION_BUDGET,
+    ROLE,
+    ROLE_BINDING,
     SUBJECT_ACCESS_REVIEW,
 )
 

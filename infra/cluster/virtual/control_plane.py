@@ -14,7 +14,7 @@ from infra.cluster.virtual.faults import Faults
 from infra.cluster.virtual.informer import Informer, Key, key_of
 from infra.cluster.virtual.machines import Machines
 from infra.cluster.virtual.work_queue import WorkQueue, serve
-from infra.errors import AlreadyExists
+from infra.errors import AlreadyExists, NotFound
 
 
 class ControlPlane:
@@ -57,14 +57,16 @@ class ControlPlane:
             self._pending.append((serve(queue, reconcile), f"{name} worker {number}"))
         return queue
 
-    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a coroutine beside the workers; it ends with the control plane."""
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run work on one object beside the workers; it ends when its object goes."""
+        self._run(_while_it_exists(coroutine), name)
+
+    def _run(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.append(task)
         task.add_done_callback(self._ended)
         if len(self._tasks) > 4096:
             self._tasks = [task for task in self._tasks if not task.done()]
-        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A controller that dies ends the whole control plane: a cluster half alive would lie."""
@@ -83,7 +85,7 @@ class ControlPlane:
         """Fill the caches, then start the workers."""
         self._failed = asyncio.get_running_loop().create_future()
         for kind, informer in self._informers.items():
-            self.spawn(informer.run(), f"informer {kind}")
+            self._run(informer.run(), f"informer {kind}")
         synced = asyncio.gather(*(informer.synced.wait() for informer in self._informers.values()))
         waits: set[asyncio.Future[Any]] = {synced, self._failed}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -91,7 +93,7 @@ class ControlPlane:
             synced.cancel()
             self._failed.result()
         for coroutine, name in self._pending:
-            self.spawn(coroutine, name)
+            self._run(coroutine, name)
         self._pending.clear()
 
     async def stop(self) -> None:
@@ -106,6 +108,11 @@ class ControlPlane:
         self._tasks.clear()
         for informer in self._informers.values():
             informer.cache.clear()
+
+
+async def _while_it_exists(work: Coroutine[Any, Any, None]) -> None:
+    with suppress(NotFound):
+        await work
 
 
 class Latest:

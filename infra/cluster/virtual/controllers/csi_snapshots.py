@@ -4,7 +4,6 @@ from infra.cluster.kinds import PVC, SNAPSHOT, SNAPSHOT_CONTENT
 from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane, ensure
 from infra.cluster.virtual.informer import Key
-from infra.errors import NotFound
 
 
 class Snapshotter:
@@ -60,10 +59,7 @@ class Snapshotter:
         }
 
     async def _drop(self, snapshot: Object) -> None:
-        try:
-            await self._api.delete(Ref(SNAPSHOT_CONTENT, "", content_name(snapshot)))
-        except NotFound:
-            return
+        await self._api.delete(Ref(SNAPSHOT_CONTENT, "", content_name(snapshot)))
 
 
 def content_name(snapshot: Object) -> str:

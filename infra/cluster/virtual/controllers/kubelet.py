@@ -7,7 +7,6 @@ from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.controllers.volume_attachment import attachment_name, claims_of
 from infra.cluster.virtual.informer import Key
-from infra.errors import NotFound
 
 
 class Kubelets:
@@ -76,10 +75,7 @@ class Kubelets:
             for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
         ]
         status = {"phase": "Running", "conditions": conditions}
-        try:
-            await self._client(node).patch(Ref(POD, *key), {"status": status}, subresource="status")
-        except NotFound:
-            return
+        await self._client(node).patch(Ref(POD, *key), {"status": status}, subresource="status")
 
     async def _attached(self, key: Key, claim_name: str) -> None:
         claim = self._claims.get((key[0], claim_name))
@@ -95,8 +91,5 @@ class Kubelets:
     async def _stop(self, pod: Object) -> None:
         meta, node = pod["metadata"], pod["spec"]["nodeName"]
         await self._plane.clock.sleep(self._plane.description.virt.domain_stop_s + self._kubelet.stop_s)
-        try:
-            ref = Ref(POD, meta["namespace"], meta["name"])
-            await self._client(node).delete(ref, uid=meta["uid"], grace_s=0)
-        except NotFound:
-            return
+        ref = Ref(POD, meta["namespace"], meta["name"])
+        await self._client(node).delete(ref, uid=meta["uid"], grace_s=0)

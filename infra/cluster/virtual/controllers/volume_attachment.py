@@ -9,7 +9,7 @@ from infra.cluster.kinds import POD, PVC, VOLUME_ATTACHMENT
 from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.informer import Key
-from infra.errors import AlreadyExists, NotFound
+from infra.errors import AlreadyExists
 
 FINALIZER = "external-attacher/openshift-storage-rbd-csi-ceph-com"
 
@@ -84,10 +84,7 @@ class Attachments:
             return
 
     async def _detach(self, name: str) -> None:
-        try:
-            await self._api.delete(Ref(VOLUME_ATTACHMENT, "", name))
-        except NotFound:
-            return
+        await self._api.delete(Ref(VOLUME_ATTACHMENT, "", name))
 
     def _attachment_changed(self, what: str, obj: Object, _: Object | None) -> None:
         name = obj["metadata"]["name"]
