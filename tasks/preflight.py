@@ -5,7 +5,7 @@ serve is skipped, which is said. The canary clone needs the golden image and is 
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from infra import manifests
@@ -14,15 +14,20 @@ from infra.cluster.kinds import (
     DATA_VOLUME,
     NAMESPACE,
     NODE,
+    POD,
+    PV,
+    PVC,
     ROLE,
     ROLE_BINDING,
     SNAPSHOT,
     SNAPSHOT_CLASS,
+    SNAPSHOT_CONTENT,
     STORAGE_CLASS,
     STORAGE_PROFILE,
     SUBJECT_ACCESS_REVIEW,
     VM,
     VMI,
+    VOLUME_ATTACHMENT,
     Kind,
 )
 from infra.cluster.port import Object, Ref, Scope
@@ -118,12 +123,20 @@ async def _kinds_served(world: World, _profile: Profile) -> list[Finding]:
     return findings or [Finding("kinds served", "ok", "VirtualMachines, DataVolumes, VolumeSnapshots")]
 
 
+SUBRESOURCES = replace(VM, group="subresources.kubevirt.io")
+"""How access to start and stop is granted: verb update in a group of its own."""
+
+
 async def _rights(world: World, profile: Profile) -> list[Finding]:
     where, golden = profile.namespace, profile.golden_namespace
     wanted = [
         ("create", NAMESPACE, "", ""),
+        ("delete", NAMESPACE, "", ""),
         *((verb, VM, "", where) for verb in ("create", "delete", "get", "list", "watch", "patch")),
-        *((verb, kind, "", where) for kind in (VMI, DATA_VOLUME) for verb in ("list", "watch")),
+        *(("update", SUBRESOURCES, verb, where) for verb in ("start", "stop")),
+        *((verb, kind, "", where) for kind in (VMI, DATA_VOLUME, PVC, POD) for verb in ("list", "watch")),
+        *((verb, PV, "", "") for verb in ("list", "watch")),
+        *(("list", kind, "", "") for kind in (SNAPSHOT_CONTENT, VOLUME_ATTACHMENT)),
         *(
             (verb, kind, "", golden)
             for kind in (DATA_VOLUME, SNAPSHOT, DATA_SOURCE)

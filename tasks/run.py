@@ -20,7 +20,7 @@ class RunRequest(Section):
     run_id: str = Field("", description="left empty: the flow run's id, or a new one")
     profile: Profile = Field(Profile(), description="what to run")
     cluster: str = Field("virtual:study", description="virtual[:PRESET or FILE.toml] or a context")
-    store: str = Field("results", description="folder or s3:// address of the results")
+    store: str = Field("results", description="folder of the results")
     seed: int = Field(1, description="seed of every random choice")
     faults: str = Field("", description="file of faults to inject into the virtual cluster")
     keep: bool = Field(False, description="leave the run's objects on the cluster")

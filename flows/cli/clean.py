@@ -20,15 +20,14 @@ from tasks.run import RunRequest
 @json_option
 def clean(*, run_id: str, store: str, yes: bool, as_json: bool) -> None:
     """Delete what RUN created, from any state; its results stay."""
-    opened = open_store(store)
-    manifest = read_manifest(opened, run_id)
+    manifest = read_manifest(open_store(store, writable=False), run_id)
     if manifest is None:
         raise StoreError(f"run {run_id}: store {store} has no such run (virtscale runs --store {store})")
     request = request_of(manifest, store)
     if not (yes or request.cluster.startswith("virtual")):
         ask(request)
     summary = run_step(request, CLEAN)
-    write_manifest(opened, run_id, {**manifest, "objects_left": False})
+    write_manifest(open_store(store), run_id, {**manifest, "objects_left": False})
     click.echo(
         json.dumps(summary, default=str)
         if as_json

@@ -1,6 +1,7 @@
 """`virtscale cluster`: clusters to measure that are not somebody's production."""
 
 import asyncio
+import signal
 
 import click
 
@@ -26,13 +27,20 @@ def control(context: str, preset: str, faults: str) -> None:
     CONTEXT is a testbed's (`make testbed-up`); KUBECONFIG must name its kubeconfig.
     """
     description, plan = load_description(preset), load_faults(faults)
-    try:
-        asyncio.run(_control(context, description, plan))
-    except KeyboardInterrupt:
-        click.echo("controllers stopped", err=True)
+    asyncio.run(_control(context, description, plan))
+    click.echo("controllers stopped", err=True)
 
 
 async def _control(context: str, description: Description, plan: FaultPlan) -> None:
+    """Run until a signal comes: a shell starts background jobs with the interrupt ignored."""
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
     async with controllers(context, description, plan) as plane:
         click.echo(f"controllers ready on {context}", err=True)
-        await plane.failed()
+        waits = {asyncio.ensure_future(plane.failed()), asyncio.ensure_future(asked.wait())}
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for task in waits - done:
+            task.cancel()
+        for task in done:
+            task.result()

@@ -17,7 +17,7 @@ store_option = click.option(
     "--store",
     default=DEFAULT_STORE,
     show_default=True,
-    metavar="PATH|s3://...",
+    metavar="FOLDER",
     help="Folder (or bucket) of the results.",
 )
 cluster_option = click.option(

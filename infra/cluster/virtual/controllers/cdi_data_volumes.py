@@ -112,8 +112,7 @@ class DataVolumes:
         if self._cpu_s:
             await self._plane.clock.sleep(self._cpu_s)
         if "deletionTimestamp" in volume["metadata"]:
-            if volume["metadata"].get("finalizers"):
-                await self._api.patch(Ref(DATA_VOLUME, *key), {"metadata": {"finalizers": None}})
+            await self._let_go(key, volume)
             return
         phase = volume.get("status", {}).get("phase", "")
         if phase == "Succeeded":
@@ -125,6 +124,14 @@ class DataVolumes:
             await self._import(key, volume, phase)
         elif "sourceRef" in volume["spec"]:
             await self._clone(key, volume, phase)
+
+    async def _let_go(self, key: Key, volume: Object) -> None:
+        """A clone that never succeeded still has its VolumeCloneSource, which nobody else deletes."""
+        claim = self._claims.get(key)
+        if claim is not None and "sourceRef" in volume["spec"] and not _succeeded(volume):
+            await self._delete_clone_source(volume, claim)
+        if volume["metadata"].get("finalizers"):
+            await self._api.patch(Ref(DATA_VOLUME, *key), {"metadata": {"finalizers": None}})
 
     async def _clone(self, key: Key, volume: Object, phase: str) -> None:
         claim = self._claims.get(key)
@@ -260,3 +267,7 @@ class DataVolumes:
         self._volumes.wrote(
             await self._api.patch(Ref(DATA_VOLUME, *key), {"status": status}, subresource="status")
         )
+
+
+def _succeeded(volume: Object) -> bool:
+    return bool(volume.get("status", {}).get("phase") == "Succeeded")
