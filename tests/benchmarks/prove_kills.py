@@ -79,7 +79,8 @@ def prove(kills: int, profile: str, seed: int) -> int:
             found = differences(truth, tables(store))
             wrong += bool(found)
             state = "killed" if running else "had ended"
-            print(f"kill {kill:2} after {moment_s:5.1f} s ({state}): {', '.join(found) or 'equal'}", flush=True)
+            verdict = ", ".join(found) or "equal"
+            print(f"kill {kill:2} after {moment_s:5.1f} s ({state}): {verdict}", flush=True)
     return wrong
 
 
