@@ -17,7 +17,15 @@ LINES_OF_A_MODULE = 400
 LINES_OF_A_FUNCTION = 60
 PARAMETERS = 5
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
-PURE = ("tasks.profile", "tasks.records", "tasks.analysis", "tasks.charts", "tasks.report")
+PURE = (
+    "tasks.profile",
+    "tasks.profile_source",
+    "tasks.records",
+    "tasks.analysis",
+    "tasks.charts",
+    "tasks.report",
+    "tasks.report_text",
+)
 BROAD = {"Exception", "BaseException"}
 MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users)/\w")
 BINARY = {".parquet", ".png", ".woff2", ".gz"}
