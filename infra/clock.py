@@ -6,6 +6,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -21,7 +22,7 @@ class Clock(Protocol):
         """UTC, to be stored beside durations, never subtracted."""
         ...
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Awaitable[None]:
         """Wait; 0 or less gives others a turn."""
         ...
 
@@ -37,6 +38,6 @@ class MonotonicClock:
         """UTC of this machine."""
         return datetime.now(UTC)
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Awaitable[None]:
         """Wait on the running event loop."""
-        await asyncio.sleep(max(0.0, seconds))
+        return asyncio.sleep(max(0.0, seconds))

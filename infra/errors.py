@@ -5,6 +5,7 @@
       InvalidRun              preflight found that the run could not be valid (exit 2)
       StageError              a stage could not finish (exit 1)
       StoreError              the result store is away or refuses (exit 2 before a run, 1 within)
+        InUse                 another process is at work on the same run
       GuestError              a guest could not be reached or used
       ClusterError            the cluster's answer, by what the caller can do about it
         Unreachable           no such context, or no answer from the API server at all
@@ -48,6 +49,10 @@ class StoreError(VirtscaleError):
     """The result store cannot be read or written."""
 
     exit_code = 2
+
+
+class InUse(StoreError):
+    """Another process is at work on the same run: its objects are not to be touched."""
 
 
 class GuestError(VirtscaleError):

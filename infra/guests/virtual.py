@@ -40,6 +40,9 @@ class VirtualGuests:
         """Poll a guest from now on."""
         if target.vm in self._armed and target.vm not in self._aimed_ns:
             self._aimed_ns[target.vm] = self._loop.now_ns
+            machine = self._machines.machine(target.vm)
+            if machine is not None:
+                self._sshd(machine)
 
     def _sshd(self, machine: Machine) -> None:
         vm = machine.vm
@@ -47,10 +50,11 @@ class VirtualGuests:
         if vm not in self._armed or aimed is None or machine.sshd_ns is None:
             return
         # polls happen at aim + k * interval: the first one at or after the port opened sees it
-        polls = -(-(machine.sshd_ns - aimed) // self._interval_ns)
+        polls = max(0, -(-(machine.sshd_ns - aimed) // self._interval_ns))
         opened = aimed + polls * self._interval_ns
         banner = max(opened, machine.sshd_ns + self._banner_ns)
-        self._at(Answer(vm, "tcp_open", opened - self._interval_ns, opened))
+        # before the first poll nobody looked: then the interval begins with the batch
+        self._at(Answer(vm, "tcp_open", opened - self._interval_ns if polls else 0, opened))
         self._at(Answer(vm, "ssh_banner", opened, banner))
         self._at(Answer(vm, "ssh_ready", banner, banner + self._command_ns))
 

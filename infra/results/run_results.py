@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.errors import StoreError
+from infra.errors import InUse, StoreError
 from infra.results.commits import (
     attempt_name,
     cell_prefix,
@@ -230,11 +230,11 @@ class RunAttempt:
         if not store.put_new(key, body) and store.get(key) != body:
             raise self._lost()
 
-    def _lost(self) -> StoreError:
+    def _lost(self) -> InUse:
         self.spool.set_aside()
         self.results.settled(self)
         what = f"{self.cell.stage} {self.cell.cell} attempt {self.number} of run {self.results.run_id}"
-        return StoreError(
+        return InUse(
             f"store {self.results.store.address('')}: another process committed {what} first; "
             "wait until it has ended and start this one again, or choose another --run-id"
         )

@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from infra.errors import StoreError
+from infra.errors import InUse
 from infra.results.folder import store_errors
 
 SYNC_EVERY_S = 1.0
@@ -188,8 +188,8 @@ def _still_named(path: Path, file: FileIO) -> bool:
         return False
 
 
-def _in_use(path: Path) -> StoreError:
-    return StoreError(
+def _in_use(path: Path) -> InUse:
+    return InUse(
         f"store {path}: another process is at work on {path.stem} of this run; "
         "wait for it, or choose another --run-id"
     )

@@ -124,6 +124,8 @@ class Latest:
         informer.on_change(self._forget)
 
     def _forget(self, what: str, obj: Object, _: Object | None) -> None:
+        if not self._written:
+            return
         written = self._written.get(key_of(obj))
         if written is not None and (what == "DELETED" or _version(obj) >= _version(written)):
             del self._written[key_of(obj)]

@@ -125,7 +125,9 @@ class Virt(Part):
     vmi_workers: int = Field(10, ge=1, description="threads of the VMI queue; KubeVirt 1.6")
     api_replicas: int = Field(13, ge=1, description="replicas of virt-api, one per ten nodes; KubeVirt 1.6")
     vm_reconcile_s: float = Field(0.004, description="CPU of one VM reconcile, seconds; assumption")
-    vmi_reconcile_s: float = Field(0.002, description="CPU of one VMI reconcile, seconds; assumption")
+    vmi_reconcile_s: float = Field(
+        0.0, description="CPU of one VMI reconcile, seconds; assumption (its calls dominate)"
+    )
     disruption_budgets: bool = Field(
         False, description="whether a VMI gets a PodDisruptionBudget; kubevirt#13764"
     )
@@ -142,7 +144,9 @@ class Cdi(Part):
     """The clone path."""
 
     workers: int = Field(3, ge=1, description="MaxConcurrentReconciles of each controller; CDI")
-    reconcile_s: float = Field(0.003, description="CPU of one reconcile, seconds; assumption")
+    reconcile_s: float = Field(
+        0.0, description="CPU of one reconcile, seconds; assumption (its calls dominate)"
+    )
     import_s: float = Field(95.0, description="import of the golden image, seconds; assumption")
 
 

@@ -51,6 +51,8 @@ def load_faults(path: str) -> FaultPlan:
         return FaultPlan.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise ProfileError(f"faults {path}: cannot be read ({error.strerror}); name a TOML file") from error
+    except UnicodeDecodeError as error:
+        raise ProfileError(f"faults {path}: is not text in UTF-8 (byte {error.start})") from error
     except tomllib.TOMLDecodeError as error:
         raise ProfileError(f"faults {path}: {error}") from error
     except ValidationError as error:

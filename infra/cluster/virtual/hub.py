@@ -57,7 +57,7 @@ class WatchStream:
                 if self._error is not None:
                     raise self._error
                 raise StopAsyncIteration
-            self._waiter = self._hub.loop.create_future()
+            self._waiter = asyncio.Future(loop=self._hub.loop)
             try:
                 await self._waiter
             finally:

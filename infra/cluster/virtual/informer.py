@@ -56,7 +56,8 @@ class Informer:
         what, obj = event
         if what == "BOOKMARK":
             return
-        key = key_of(obj)
+        meta = obj["metadata"]
+        key = (meta.get("namespace", ""), meta["name"])
         before = self.cache.get(key)
         if what == "DELETED":
             self.cache.pop(key, None)

@@ -4,7 +4,7 @@ Both are analytic: a reservation returns when it will be served, so a call costs
 however long it queues.
 """
 
-from heapq import heappop, heappush
+from heapq import heapreplace
 
 
 class TokenBucket:
@@ -20,11 +20,14 @@ class TokenBucket:
         """Take a token; returns the moment at which the call may leave."""
         if not self._interval_ns:
             return now_ns
-        earliest = max(self._next_ns, now_ns - self._credit_ns)
+        earliest = now_ns - self._credit_ns
+        if earliest < self._next_ns:
+            earliest = self._next_ns
         self._next_ns = earliest + self._interval_ns
-        leaves = max(now_ns, earliest)
-        self.throttled_ns += leaves - now_ns
-        return leaves
+        if earliest <= now_ns:
+            return now_ns
+        self.throttled_ns += earliest - now_ns
+        return earliest
 
 
 class Servers:
@@ -35,7 +38,7 @@ class Servers:
 
     def reserve(self, now_ns: int, service_ns: int) -> int:
         """Queue for a worker; returns the moment at which the work is done."""
-        starts = max(now_ns, heappop(self._free))
-        done = starts + service_ns
-        heappush(self._free, done)
+        free = self._free[0]
+        done = (now_ns if free < now_ns else free) + service_ns
+        heapreplace(self._free, done)
         return done

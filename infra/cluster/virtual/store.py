@@ -15,14 +15,16 @@ from infra.errors import AlreadyExists, Conflict, Invalid, NotFound
 Publish = Callable[[Kind, str, Object, Object | None], None]
 """Told of every change: kind, ADDED | MODIFIED | DELETED, new object, the one before."""
 
-_KEPT = (
-    "uid",
-    "creationTimestamp",
-    "resourceVersion",
-    "generation",
-    "deletionTimestamp",
-    "name",
-    "namespace",
+_KEPT = frozenset(
+    (
+        "uid",
+        "creationTimestamp",
+        "resourceVersion",
+        "generation",
+        "deletionTimestamp",
+        "name",
+        "namespace",
+    )
 )
 
 
@@ -40,10 +42,16 @@ def merge(target: Any, patch: Any) -> Any:
                 result = dict(target) if result is None else result
                 del result[key]
             continue
-        new = merge(old, value)
-        if new is not old or key not in target:
-            result = dict(target) if result is None else result
-            result[key] = new
+        if isinstance(value, dict):
+            new = merge(old, value)
+            if new is old and key in target:
+                continue
+        elif value == old and type(value) is type(old):
+            continue
+        else:
+            new = value
+        result = dict(target) if result is None else result
+        result[key] = new
     return target if result is None else result
 
 
@@ -72,7 +80,8 @@ class Store:
 
     def get(self, ref: Ref) -> Object:
         """One object; NotFound with the API server's own wording."""
-        found = self.objects(ref.kind).get((ref.namespace, ref.name))
+        shelf = self._objects.get(ref.kind)
+        found = shelf.get((ref.namespace, ref.name)) if shelf else None
         if found is None:
             raise NotFound(f'{_resource(ref.kind)} "{ref.name}" not found')
         return found
@@ -140,9 +149,12 @@ class Store:
     def patch(self, ref: Ref, change: Object, subresource: str = "", *, dry_run: bool = False) -> Object:
         """Merge patch; a change of nothing makes no event and keeps the resource version."""
         old = self.get(ref)
-        return self._write(ref, old, self._patched(ref.kind, old, change, subresource), dry_run)
+        change = self._allowed(ref.kind, old, change, subresource)
+        new: Object = merge(old, change)
+        return self._write(ref, (old, new), change, dry_run)
 
-    def _patched(self, kind: Kind, old: Object, change: Object, subresource: str) -> Object:
+    def _allowed(self, kind: Kind, old: Object, change: Object, subresource: str) -> Object:
+        """What of a patch this subresource of this kind may write."""
         wanted = change.get("metadata")
         if wanted and "resourceVersion" in wanted:
             self._check_version(kind, old, wanted["resourceVersion"])
@@ -154,15 +166,14 @@ class Store:
             raise NotFound(f"the server could not find the requested resource ({kind.plural}/status)")
         elif kind.status_subresource and "status" in change:
             change = {key: value for key, value in change.items() if key != "status"}
-        if wanted:
+        if wanted and not _KEPT.isdisjoint(wanted):
             wanted = {key: value for key, value in wanted.items() if key not in _KEPT}
             change = (
                 {**change, "metadata": wanted}
                 if wanted
                 else {k: v for k, v in change.items() if k != "metadata"}
             )
-        new: Object = merge(old, change)
-        return new
+        return change
 
     def _check_version(self, kind: Kind, old: Object, wanted: str) -> None:
         if wanted != old["metadata"]["resourceVersion"]:
@@ -173,13 +184,15 @@ class Store:
 
     def replace(self, ref: Ref, new: Object, *, dry_run: bool = False) -> Object:
         """Put a whole new object in the old one's place (server-side apply does)."""
-        return self._write(ref, self.get(ref), new, dry_run)
+        return self._write(ref, (self.get(ref), new), new, dry_run)
 
-    def _write(self, ref: Ref, old: Object, new: Object, dry_run: bool) -> Object:
+    def _write(self, ref: Ref, pair: tuple[Object, Object], change: Object, dry_run: bool) -> Object:
+        """Commit the second of a pair of objects; `change` has every top-level key that may differ."""
+        old, new = pair
         if new is old or dry_run:
             return new
         meta = dict(new["metadata"])
-        if self._spec_changed(ref.kind, old, new):
+        if self._spec_changed(ref.kind, pair, change):
             meta["generation"] = old["metadata"].get("generation", 1) + 1
         new = {**new, "metadata": meta}
         self._stamp(meta)
@@ -190,10 +203,13 @@ class Store:
         self._publish(ref.kind, "MODIFIED", new, old)
         return new
 
-    def _spec_changed(self, kind: Kind, old: Object, new: Object) -> bool:
+    def _spec_changed(self, kind: Kind, pair: tuple[Object, Object], change: Object) -> bool:
+        old, new = pair
         with_status = not kind.status_subresource
-        for key, value in new.items():
-            if value is not old.get(key) and key != "metadata" and (with_status or key != "status"):
+        for key in change:
+            if key == "metadata" or (key == "status" and not with_status):
+                continue
+            if new.get(key) is not old.get(key):
                 return True
         return False
 

@@ -21,6 +21,8 @@ class WorkQueue(Generic[K]):
         self._working: set[K] = set()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._failures: dict[K, int] = {}
+        # asking for the running loop is a system call in Python 3.11, and workers ask all the time
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._later: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -61,9 +63,15 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """The next key; it is in work until `done`."""
         while not self._waiting:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = asyncio.Future(loop=self._loop)
             self._idle.append(waiter)
             await waiter
+        return self.take()
+
+    def take(self) -> K:
+        """The next key, when there is one."""
         key = self._waiting.popleft()
         self._dirty.discard(key)
         self._working.add(key)
@@ -84,7 +92,7 @@ class WorkQueue(Generic[K]):
 async def serve(queue: WorkQueue[K], reconcile: Callable[[K], Awaitable[None]]) -> None:
     """One worker: reconcile keys for ever; what the API refused is tried again with back-off."""
     while True:
-        key = await queue.get()
+        key = queue.take() if len(queue) else await queue.get()
         try:
             await reconcile(key)
             queue.succeeded(key)

@@ -36,6 +36,14 @@ class Binder:
         self._by_claim[uid] = obj["metadata"]["name"]
         claim = obj["spec"]["claimRef"]
         self.queue.add((claim["namespace"], claim["name"]))
+        if self._is_orphan(obj):
+            self._plane.spawn(self._release(obj["metadata"]["name"]), f"binder release {uid}")
+
+    def _is_orphan(self, volume: Object) -> bool:
+        """Its claim went, perhaps before the volume came or while the two were being bound."""
+        reference = volume["spec"]["claimRef"]
+        claim = self._claims.get((reference["namespace"], reference["name"]))
+        return claim is None or claim["metadata"]["uid"] != reference["uid"]
 
     def _claim_changed(self, what: str, obj: Object, before: Object | None) -> None:
         uid = obj["metadata"]["uid"]
@@ -66,6 +74,8 @@ class Binder:
         await self._api.patch(Ref(PVC, *key), {"status": status}, subresource="status")
         if self._volumes[("", volume)].get("status", {}).get("phase") != "Bound":
             await self._api.patch(Ref(PV, "", volume), {"status": {"phase": "Bound"}}, subresource="status")
+            if self._is_orphan(self._volumes[("", volume)]):
+                await self._release(volume)
 
     async def _release(self, volume: str) -> None:
         if ("", volume) in self._volumes:
