@@ -13,7 +13,7 @@ from flows.interrupts import interrupts
 from flows.outcome import Outcome, Session, outcome_of
 from flows.progress import progress
 from flows.steps import Step, steps_of
-from infra.errors import InvalidRun, ProfileError, StageError, VirtscaleError
+from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
 from infra.results.commits import read_commits
 from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
@@ -128,18 +128,38 @@ def take(request: RunRequest, session: Session, step: Step, run: StepRunner) -> 
 
 @contextmanager
 def cleaned_up(request: RunRequest, session: Session, step: Step) -> Iterator[None]:
-    """Whatever ends the step early, the run's objects leave the cluster, unless they are to be kept."""
+    """Whatever ends the step early, the run's objects leave the cluster, unless they are to be kept.
+
+    They stay, too, when another process is at work on the run: it measures with them.
+    """
     with interrupts() as count:
         try:
             yield
         except (InvalidRun, ProfileError):
             raise
         except (KeyboardInterrupt, VirtscaleError) as error:
-            if not (request.keep or step.stage == "clean" or count() > 1):
-                take(request, session, CLEAN, run_step)
+            if not (isinstance(error, InUse) or request.keep or step.stage == "clean" or count() > 1):
+                clean_after(request, session, step, error)
             if isinstance(error, VirtscaleError) and step.stage != "preflight" and error.exit_code != 1:
                 raise StageError(f"{step.label}: {error}") from error
             raise
+
+
+def clean_after(
+    request: RunRequest, session: Session, step: Step, error: KeyboardInterrupt | VirtscaleError
+) -> None:
+    """Clean after a step that ended with `error`, which stays what is said when cleaning fails, too.
+
+    Raises:
+        StageError: cleaning failed after an error.
+        KeyboardInterrupt: cleaning failed after an interrupt.
+    """
+    try:
+        take(request, session, CLEAN, run_step)
+    except VirtscaleError as failed:
+        if isinstance(error, KeyboardInterrupt):
+            raise error from failed
+        raise StageError(f"{step.label}: {error}; nor could it be cleaned up: {failed}") from error
 
 
 @contextmanager
@@ -156,7 +176,10 @@ def recorded(store: ObjectStore, manifest: Manifest) -> Iterator[Session]:
     finally:
         manifest["sessions"] = [*manifest["sessions"], session.record()]
         manifest["objects_left"] = left_before if session.objects_left is None else session.objects_left
-        write_manifest(store, manifest["run_id"], manifest)
+        try:
+            write_manifest(store, manifest["run_id"], manifest)
+        except StoreError as error:
+            raise StageError(f"the end of this session is not in the manifest: {error}") from error
 
 
 def finish(store: ObjectStore, manifest: Manifest) -> Outcome:

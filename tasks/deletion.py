@@ -105,6 +105,8 @@ class Removal:
         if not left & {"vm", "disk", "claim"}:
             self.batch.mark("gone", i, ns)
         if not left:
+            # of a VM whose clone failed there never was a volume: then none is left with the rest
+            self.batch.mark("volume_gone", i, ns)
             self.batch.succeed(i, ns)
 
 

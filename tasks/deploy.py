@@ -4,6 +4,7 @@ One commit per batch holds both. Interrupted, it stops issuing, stores what is k
 incomplete attempt, deletes the batch's VMs and goes.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from infra.cluster.kinds import PV, VM
@@ -19,7 +20,7 @@ from tasks.leftovers import count_leftovers, deploy_traces
 from tasks.outcome import Circumstances, Outcome, outcome
 from tasks.ownership import intend, know
 from tasks.profile import Profile
-from tasks.provisioning import Clones, Plan, explain, provision
+from tasks.provisioning import Clones, Plan, explain, number_of, provision, source_of
 from tasks.quiesce import PROBE_KEY, Quiet, first_answer_s, quiesce
 from tasks.requests import is_marked, resent
 
@@ -82,7 +83,13 @@ async def _deploy(world: World, profile: Profile, attempt: Attempt, clones: Clon
         clone_failures=clones.failures,
         clone_fallbacks=clones.fallbacks,
     )
-    return outcome(batch, circumstances, profile.limits)
+    made = outcome(batch, circumstances, profile.limits)
+    return replace(made, vms=_with_sources(profile, made.vms))
+
+
+def _with_sources(profile: Profile, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows of `vm_deploys`, each with the golden source that its VM clones."""
+    return [{**row, "source": source_of(profile, number_of(row["vm"])).name} for row in rows]
 
 
 async def _delete(world: World, profile: Profile, attempt: Attempt, before: tuple[Batch, float]) -> Outcome:
@@ -135,7 +142,7 @@ async def _abandon(world: World, profile: Profile, attempt: Attempt, batch: Batc
     """Store what is known of an interrupted batch, delete its VMs, commit it as incomplete."""
     if batch.released_at is not None:
         batch.close("lost", "interrupted")
-        attempt.add("vm_deploys", batch.rows(len(batch)))
+        attempt.add("vm_deploys", _with_sources(profile, batch.rows(len(batch))))
     attempt.flush()
     await remove_vms(world, profile, STAGE)
     attempt.commit({"interrupted": True}, complete=False, state=world.runtime.state())

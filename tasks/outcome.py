@@ -95,7 +95,7 @@ def _facts(batch: Batch, seen: Circumstances) -> BatchFacts:
         clone_fallbacks=seen.clone_fallbacks,
         longest_watch_gap_s=seen.gap_s,
         asked_rate_per_s=seen.asked_rate_per_s,
-        achieved_rate_per_s=achieved_rate_per_s(batch),
+        achieved_rate_per_s=achieved_rate_per_s(batch, paced=seen.asked_rate_per_s is not None),
         requests=sum(batch.attempts),
         throttled_requests=batch.throttled,
         leftovers=quiet.leftovers if quiet else 0,
@@ -111,11 +111,17 @@ def _server_errors(batch: Batch) -> list[tuple[str, str]]:
     return [("api_unavailable", f"{batch.unavailable:,} requests answered 5xx")]
 
 
-def achieved_rate_per_s(batch: Batch) -> float | None:
-    """VMs acknowledged per second, from the release to the last acknowledgement."""
+def achieved_rate_per_s(batch: Batch, *, paced: bool) -> float | None:
+    """VMs acknowledged per second: of all from the release, of paced ones from the first to the last.
+
+    N requests at a rate have N - 1 pauses between them, so one paced VM has no rate (None).
+    """
     moments = [ns for ns in batch.seen["acknowledged"] if ns is not None]
-    span_s = (max(moments) - batch.released_ns) / NS if moments else 0.0
-    return len(moments) / span_s if span_s > 0 else None
+    if not moments:
+        return None
+    start_ns, counted = (min(moments), len(moments) - 1) if paced else (batch.released_ns, len(moments))
+    span_s = (max(moments) - start_ns) / NS
+    return counted / span_s if span_s > 0 else None
 
 
 def _last_error_s(batch: Batch, step: str) -> float | None:

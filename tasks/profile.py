@@ -15,7 +15,10 @@ from infra.errors import ProfileError
 from tasks.profile_source import Override, explain, merge, read_source, unknown_choice
 
 Positive = Annotated[float, Field(gt=0)]
-Sizes = tuple[Annotated[int, Field(gt=0)], ...]
+Seconds = Annotated[float, Field(gt=0, le=1e9)]
+Rate = Annotated[float, Field(ge=1e-6, le=1e6)]
+Sizes = tuple[Annotated[int, Field(gt=0, le=1_000_000)], ...]
+Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 StageName = Literal[
     "preflight", "tuning", "golden-image", "deploy", "boot", "io", "latency", "report", "clean"
 ]
@@ -36,7 +39,9 @@ class VirtualMachineShape(Section):
 
     cores: int = Field(1, ge=1, le=64, description="vCPUs of a VM")
     memory_gib: Positive = Field(2.0, description="guest memory of a VM, GiB")
-    disk_gib: int = Field(21, ge=1, description="size of the root disk, GiB; at least the golden image's")
+    disk_gib: int = Field(
+        21, ge=1, le=1_000_000, description="size of the root disk, GiB; at least the golden image's"
+    )
     storage_class: str = Field(
         "ocs-external-storagecluster-ceph-rbd", description="StorageClass of the root disks"
     )
@@ -49,13 +54,17 @@ class VirtualMachineShape(Section):
 class GoldenImage(Section):
     """The disk that all VirtualMachines are cloned from."""
 
-    url: str = Field("docker://quay.example/rhel9:9.2", description="docker:// or https:// address to import")
+    url: str = Field(
+        "docker://quay.example/rhel9:9.2",
+        pattern=r"^(docker|https?)://.",
+        description="docker:// or https:// address to import",
+    )
     sources: int = Field(1, ge=1, le=64, description="snapshots made of it; VM i clones number i mod sources")
-    size_gib: int = Field(21, ge=1, description="size of the imported disk, GiB")
+    size_gib: int = Field(21, ge=1, le=1_000_000, description="size of the imported disk, GiB")
     snapshot_class: str = Field(
         "ocs-external-storagecluster-rbdplugin-snapclass", description="VolumeSnapshotClass of the sources"
     )
-    limit_s: Positive = Field(3600, description="longest wait for import, snapshots and canary, seconds")
+    limit_s: Seconds = Field(3600, description="longest wait for import, snapshots and canary, seconds")
 
 
 class Batches(Section):
@@ -64,8 +73,8 @@ class Batches(Section):
     batches: Sizes = Field(STUDY_SIZES, description="VMs per batch, each larger than the one before")
     repeats: int = Field(1, ge=1, le=100, description="how often every batch is measured")
     order: Literal["up", "down"] = Field("up", description="smallest or largest batch first")
-    rate_per_s: Positive | None = Field(None, description="requests per second; left out: all at once")
-    limit_s: Positive = Field(7200, description="a VM not done after this many seconds is a timeout")
+    rate_per_s: Rate | None = Field(None, description="requests per second; left out: all at once")
+    limit_s: Seconds = Field(7200, description="a VM not done after this many seconds is a timeout")
 
     @model_validator(mode="after")
     def _growing(self) -> Self:
@@ -83,23 +92,23 @@ class Boot(Batches):
 class Quiesce(Section):
     """The gate between batches."""
 
-    limit_s: Positive = Field(
-        1800, description="longest wait for a cluster as quiet as at the start, seconds"
-    )
+    limit_s: Seconds = Field(1800, description="longest wait for a cluster as quiet as at the start, seconds")
     probe_ratio: Positive = Field(2.0, description="API answers may be so many times slower than at first")
 
 
 class Limits(Section):
     """Thresholds of the verdicts."""
 
-    vm_not_ok_degraded: int = Field(0, ge=0, description="more VMs than this not ok: the batch is degraded")
+    vm_not_ok_degraded: int = Field(
+        0, ge=0, le=1_000_000, description="more VMs than this not ok: the batch is degraded"
+    )
     vm_not_ok_invalid_share: float = Field(
         0.0, ge=0, le=1, description="larger share not ok: the batch is invalid"
     )
     rate_missed_share: Positive = Field(0.1, description="achieved rate may fall so far below a stated one")
     throttled_share: Positive = Field(0.05, description="share of 429 answers that is still no reason")
-    watch_gap_s: Positive = Field(1.0, description="a longer gap of a watch is a reason, seconds")
-    clean_s: Positive = Field(3600, description="longest wait for all of the run to be gone, seconds")
+    watch_gap_s: Seconds = Field(1.0, description="a longer gap of a watch is a reason, seconds")
+    clean_s: Seconds = Field(3600, description="longest wait for all of the run to be gone, seconds")
 
 
 class Profile(Section):
@@ -110,17 +119,28 @@ class Profile(Section):
     )
     description: str = Field("", description="one line for people")
     stages: tuple[StageName, ...] = Field(STAGES, description="stages to run, in the order of a study")
-    namespace: str = Field("virtscale", description="namespace of the VMs; made by the run if absent")
-    golden_namespace: str = Field("virtscale-golden", description="namespace of the golden image")
-    background_pods: int = Field(0, ge=0, description="other pods on the virtual cluster's workers")
+    namespace: Namespace = Field("virtscale", description="namespace of the VMs; made by the run if absent")
+    golden_namespace: Namespace = Field("virtscale-golden", description="namespace of the golden image")
+    background_pods: int = Field(
+        0, ge=0, le=1_000_000, description="other pods on the virtual cluster's workers"
+    )
     vm: VirtualMachineShape = VirtualMachineShape()
     golden_image: GoldenImage = GoldenImage()
     deploy: Batches = Batches()
     boot: Boot = Boot()
-    delete_limit_s: Positive = Field(7200, description="longest wait for a batch to be deleted, seconds")
-    stop_limit_s: Positive = Field(3600, description="longest wait for a batch to be halted, seconds")
+    delete_limit_s: Seconds = Field(7200, description="longest wait for a batch to be deleted, seconds")
+    stop_limit_s: Seconds = Field(3600, description="longest wait for a batch to be halted, seconds")
     quiesce: Quiesce = Quiesce()
     limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _clones_fit(self) -> Self:
+        if self.vm.disk_gib < self.golden_image.size_gib:
+            raise ValueError(
+                f"vm.disk_gib is {self.vm.disk_gib}; a clone is at least as large as its source, "
+                f"golden_image.size_gib {self.golden_image.size_gib}"
+            )
+        return self
 
 
 def load_profile(name_or_path: str, sets: Sequence[str] = ()) -> Profile:

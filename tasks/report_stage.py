@@ -42,7 +42,7 @@ def rebuild_report(store: ObjectStore, run_id: str) -> str:
     Raises:
         StoreError: the store has no such run.
     """
-    frames, manifest = read_frames(store, run_id), _manifest(store, run_id)
+    manifest, frames = _manifest(store, run_id), read_frames(store, run_id)
     manifest["verdict"], manifest["reasons"] = run_verdict(frames["batches"])
     store.put(report_key(run_id), build_report(frames, manifest).encode())
     return store.address(report_key(run_id))

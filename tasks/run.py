@@ -21,7 +21,7 @@ class RunRequest(Section):
     profile: Profile = Field(Profile(), description="what to run")
     cluster: str = Field("virtual:study", description="virtual[:PRESET or FILE.toml] or a context")
     store: str = Field("results", description="folder of the results")
-    seed: int = Field(1, description="seed of every random choice")
+    seed: int = Field(1, ge=0, lt=2**32, description="seed of every random choice")
     faults: str = Field("", description="file of faults to inject into the virtual cluster")
     keep: bool = Field(False, description="leave the run's objects on the cluster")
 

@@ -30,7 +30,11 @@ cluster_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 seed_option = click.option(
-    "--seed", type=int, default=1, show_default=True, help="Seed of every random choice."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=1,
+    show_default=True,
+    help="Seed of every random choice.",
 )
 
 

@@ -41,6 +41,8 @@ def end_to_end_answer(batches: pl.DataFrame, stage: str) -> str | None:
 def linearity_answer(points: Sequence[Point]) -> str:
     """Whether a curve is linear, with the growth that says so."""
     steps = [step for step in growths(points) if step.ratio is not None]
+    if not steps and len(points) > 1:
+        return "too few of its sizes are complete to say how it grows."
     if not steps:
         return "one size alone says nothing about how it grows."
     bracket = bend(points)

@@ -82,7 +82,7 @@ def _observer_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, 
 
 
 def _rate_missed(facts: BatchFacts, limits: Limits) -> bool:
-    if facts.asked_rate_per_s is None:
+    if facts.asked_rate_per_s is None or facts.n < 2:
         return False
     achieved = facts.achieved_rate_per_s
     return achieved is None or achieved < facts.asked_rate_per_s * (1 - limits.rate_missed_share)

@@ -121,6 +121,7 @@ def test_a_stage_without_data_has_no_answer() -> None:
 
 def test_one_size_says_nothing_about_growth() -> None:
     assert "one size alone" in answers.linearity_answer([Point(4, 3.0)])
+    assert "too few" in answers.linearity_answer([Point(4, None, 60.0), Point(8, None, 60.0)])
 
 
 def test_an_unconfirmed_jump_is_called_uneven() -> None:

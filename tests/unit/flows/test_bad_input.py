@@ -64,6 +64,18 @@ OPTIONS = {
     "a wrong run id": (("--run-id", "A_1"), "run id 'A_1'"),
     "an empty run id": (("--run-id", ""), "run id ''"),
     "a wrong number": (("--seed", "x"), "'x' is not a valid integer"),
+    "a seed of no size": (("--seed", "9" * 30), "is not in the range"),
+    "a batch of no size": (
+        ("--set", f"deploy.batches={'9' * 30}"),
+        "it must be less than or equal to 1000000",
+    ),
+    "a limit of no length": (("--set", "boot.limit_s=1e300"), "boot.limit_s is 1e+300; it must be less than"),
+    "a rate that never sends": (("--set", "boot.rate_per_s=1e-300"), "it must be greater than or equal to"),
+    "a namespace of no name": (("--set", "namespace="), "namespace is ''; it must match pattern"),
+    "a namespace that no cluster takes": (("--set", "golden_namespace=Ns_1"), "it must match pattern"),
+    "a disk smaller than the image": (("--set", "vm.disk_gib=1"), "vm.disk_gib is 1; a clone is at least as"),
+    "an image of no kind": (("--set", "golden_image.url=ftp://a"), "golden_image.url is 'ftp://a'; it must"),
+    "binary faults": (("--faults", "binary"), "faults binary: is not text in UTF-8 (byte 0)"),
     "an unknown option": (("--sed", "1"), "No such option '--sed'"),
     "an unknown context": (("--cluster", "nowhere"), "nowhere"),
     "an unknown preset": (("--cluster", "virtual:nowhere"), "no such preset or file"),
@@ -79,6 +91,7 @@ def test_a_wrong_option_is_one_line(
     virtscale: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "file").write_text("")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("apiVersion: v1\nkind: Config\ncontexts: []\nclusters: []\nusers: []\n")
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))

@@ -96,7 +96,44 @@ def test_a_stated_rate_spaces_the_requests_from_the_release(open_virtual: OpenWo
     with open_virtual() as world:
         world.run(deploy_batch(world, profile, 5))
         vms = rows(world, "vm_deploys")
+        batch = rows(world, "batches")[0]
     assert [vm["requested_s"] for vm in vms] == [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert batch["achieved_rate_per_s"] == pytest.approx(2.0, rel=1e-3)
+    assert batch["verdict"] == "valid"
+
+
+def test_a_single_vm_misses_no_rate(open_virtual: OpenWorld) -> None:
+    profile = profile_of(deploy={"batches": [1], "rate_per_s": 50.0})
+    with open_virtual() as world:
+        assert world.run(deploy_batch(world, profile, 1))["verdict"] == "valid"
+        assert rows(world, "batches")[0]["achieved_rate_per_s"] is None
+
+
+def test_every_vm_says_which_golden_source_it_clones(open_virtual: OpenWorld) -> None:
+    profile = profile_of(deploy={"batches": [5]}, golden_image={"sources": 2})
+    with open_virtual() as world:
+        world.run(deploy_batch(world, profile, 5))
+        found = [vm["source"] for vm in rows(world, "vm_deploys")]
+    assert found == ["golden-0", "golden-1", "golden-0", "golden-1", "golden-0"]
+
+
+def test_deleted_vms_whose_clone_failed_are_no_percentile_beyond_the_limit(open_virtual: OpenWorld) -> None:
+    with open_virtual('[[fault]]\nkind = "clone-fails"\nvms = 1\nstage = "deploy"\n') as world:
+        world.run(deploy_batch(world, PROFILE, 3))
+        gone = [row for row in rows(world, "percentiles") if row["step"] == "volume_gone"]
+    assert all((row["n_censored"], row["value_s"] is None) == (0, False) for row in gone)
+
+
+def test_no_volume_outlives_the_canary_and_the_batch(open_virtual: OpenWorld) -> None:
+    with open_virtual() as world:
+        world.run(deploy_batch(world, PROFILE, 2))
+        claims = [volume["spec"]["claimRef"]["name"] for volume in world.run(_volumes(world))]
+    assert claims == ["golden"]
+
+
+async def _volumes(world: World) -> list[Any]:
+    await asyncio.sleep(60)
+    return (await world.cluster.list(Scope(PV))).items
 
 
 def test_a_vm_beyond_the_limit_is_a_timeout_without_latency(open_virtual: OpenWorld) -> None:

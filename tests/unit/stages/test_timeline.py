@@ -104,6 +104,8 @@ def test_what_a_list_does_not_show_is_gone() -> None:
         batch.release(StepClock())
         removal.vm("DELETED", vm("b"), 2 * 10**9)
         assert batch.state == ["", "ok"]
+        without_volume = batch.rows(2)[1]
+        assert (without_volume["gone_s"], without_volume["volume_gone_s"]) == (1.0, 1.0)
         for handler in (removal.vms_listed, removal.disks_listed, removal.claims_listed):
             handler(set(), 3 * 10**9)
         assert batch.state[0] == ""

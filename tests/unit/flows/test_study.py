@@ -1,0 +1,32 @@
+"""What happens to a run's objects when a step ends early."""
+
+from pathlib import Path
+
+from infra.results.commits import read_commits
+from infra.results.folder import open_folder
+from infra.results.spool import create_spool
+from tests.unit.flows.conftest import Call
+
+RUN = ("run", "--no-prefect", "--profile", "smoke", "--cluster", "virtual:fast", "--run-id", "r")
+
+
+def stages(store: Path) -> list[str]:
+    return [commit.cell.stage for commit in read_commits(open_folder(store), "r")]
+
+
+def test_who_finds_another_process_at_work_leaves_its_objects_alone(virtscale: Call, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    other = create_spool(store / "_spool" / "r" / "deploy-1-1-1.spool")
+    answer = virtscale(*RUN, "--store", str(store))
+    other.close()
+    assert answer.code == 1
+    assert "error: deploy 1: " in answer.err
+    assert "another process is at work" in answer.err
+    assert stages(store) == ["preflight", "golden-image"]
+
+
+def test_a_report_of_what_is_no_run_id_is_refused(virtscale: Call, tmp_path: Path) -> None:
+    open_folder(tmp_path / "store")
+    answer = virtscale("report", "../x", "--store", str(tmp_path / "store"))
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "run id '../x'" in answer.err
