@@ -39,7 +39,7 @@ class ControlPlane:
         self.machines = Machines(clock, description, draws)
         self._reader = client(Rate(qps=0, burst=0))
         self._informers: dict[Kind, Informer] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._pending: list[tuple[Coroutine[Any, Any, None], str]] = []
         self._failed: asyncio.Future[None] | None = None
 
@@ -63,13 +63,12 @@ class ControlPlane:
 
     def _run(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.append(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
-        if len(self._tasks) > 4096:
-            self._tasks = [task for task in self._tasks if not task.done()]
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A controller that dies ends the whole control plane: a cluster half alive would lie."""
+        self._tasks.pop(task, None)
         if task.cancelled() or task.exception() is None:
             return
         if self._failed is not None and not self._failed.done():
@@ -98,9 +97,10 @@ class ControlPlane:
 
     async def stop(self) -> None:
         """Cancel everything and wait until it ended."""
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._failed is not None:
             self._failed.cancel()
         for coroutine, _ in self._pending:
