@@ -33,6 +33,8 @@ class ClonePopulator:
         if what == "DELETED" or (before is not None and _news(obj) == _news(before)):
             return
         meta = obj["metadata"]
+        if before is None and (meta.get("annotations") or {}).get(CLONE_PHASE) == "Succeeded":
+            return
         target = (meta.get("annotations") or {}).get(TARGET)
         if target:
             namespace, _, name = target.partition("/")

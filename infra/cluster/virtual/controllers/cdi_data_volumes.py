@@ -64,7 +64,7 @@ class DataVolumes:
         plane.informer(DATA_SOURCE).on_change(self._source_changed)
 
     def _changed(self, what: str, obj: Object, before: Object | None) -> None:
-        if what != "DELETED" and (before is None or not unchanged(obj, before)):
+        if what != "DELETED" and (_unfinished(obj) if before is None else not unchanged(obj, before)):
             self.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
     def _claim_changed(self, what: str, obj: Object, before: Object | None) -> None:
@@ -271,3 +271,12 @@ class DataVolumes:
 
 def _succeeded(volume: Object) -> bool:
     return bool(volume.get("status", {}).get("phase") == "Succeeded")
+
+
+def _unfinished(volume: Object) -> bool:
+    """Whether a DataVolume seen for the first time needs anything."""
+    status = volume.get("status", {})
+    bound = any(
+        each["type"] == "Bound" and each["status"] == "True" for each in status.get("conditions") or ()
+    )
+    return status.get("phase") != "Succeeded" or not bound or "deletionTimestamp" in volume["metadata"]

@@ -49,7 +49,7 @@ class VirtualMachineController:
     def _vm_changed(self, what: str, obj: Object, before: Object | None) -> None:
         if what == "DELETED":
             self._made.pop(obj["metadata"]["uid"], None)
-        elif before is not None and unchanged(obj, before):
+        elif unchanged(obj, before) if before is not None else _at_rest(obj):
             return
         self.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
@@ -58,6 +58,9 @@ class VirtualMachineController:
         if not owners or owners[0]["kind"] != VM.kind:
             return
         if what == "MODIFIED" and before is not None and _news(obj) == _news(before):
+            return
+        if what == "ADDED" and obj["kind"] == DATA_VOLUME.kind and "status" in obj:
+            # only a list shows a DataVolume for the first time with a status: its VM is listed too
             return
         self.queue.add((obj["metadata"]["namespace"], owners[0]["name"]))
 
@@ -184,3 +187,19 @@ def _news(owned: Object) -> tuple[object, ...]:
         return volume_status([owned]), status.get("phase") == "Succeeded"
     deleted = "deletionTimestamp" in owned["metadata"]
     return status.get("phase"), deleted, status.get("conditions")
+
+
+def _at_rest(vm: Object) -> bool:
+    """A halted VM as it was left: thousands of them are listed when a cluster is opened again.
+
+    The very first Stopped, before its DataVolumes exist, is written without conditions.
+    """
+    status = vm.get("status", {})
+    return (
+        status.get("printableStatus") == "Stopped"
+        and "created" not in status
+        and vm["spec"].get("runStrategy") == "Halted"
+        and bool(vm["metadata"].get("finalizers"))
+        and "deletionTimestamp" not in vm["metadata"]
+        and bool(status.get("conditions"))
+    )
