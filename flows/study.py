@@ -83,17 +83,26 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
 def begin(store: ObjectStore, request: RunRequest) -> Manifest:
     """The manifest of the run: written now, or found and equal in everything that matters.
 
+    A run that has completed nothing yet (preflight refused it) may still be corrected.
+
     Raises:
         ProfileError: the run id belongs to another profile, cluster, seed or faults file.
     """
-    manifest = read_manifest(store, request.run_id)
-    if manifest is None:
-        with refused(), open_world(request.spec()) as world:
-            manifest = new_manifest(request, world)
-        write_manifest(store, request.run_id, manifest)
-    else:
-        check_same_run(manifest, request)
+    found = read_manifest(store, request.run_id)
+    if found is not None and has_begun(store, request.run_id):
+        check_same_run(found, request)
+        return found
+    with refused(), open_world(request.spec()) as world:
+        manifest = new_manifest(request, world)
+    if found is not None:
+        manifest |= {key: found[key] for key in ("sessions", "objects_left")}
+    write_manifest(store, request.run_id, manifest)
     return manifest
+
+
+def has_begun(store: ObjectStore, run_id: str) -> bool:
+    """Whether something of the run is complete: from then on its id stands for its profile."""
+    return any(commit.complete for commit in read_commits(store, run_id))
 
 
 @contextmanager
@@ -198,7 +207,7 @@ def finished_before(request: RunRequest) -> Outcome | None:
     """
     store = open_store(request.store)
     manifest = read_manifest(store, request.run_id)
-    if manifest is None:
+    if manifest is None or not has_begun(store, request.run_id):
         return None
     check_same_run(manifest, request)
     outcome = outcome_of(store, manifest)
