@@ -122,10 +122,10 @@ def test_a_run_id_belongs_to_what_it_was_started_with(
 
 def test_a_refused_run_may_be_corrected_under_its_id(tmp_path: Path) -> None:
     run = (*SMOKE, "--store", str(tmp_path), "--run-id", "again", "--cluster", "virtual:fast", "--stages")
-    refused = virtscale(*run, "preflight", "--set", "deploy.batches=1,6000")
+    refused = virtscale(*run, "preflight,deploy", "--set", "deploy.batches=1,6000")
     assert (refused.code, refused.err.splitlines()[-1][:7]) == (2, "error: ")
-    assert virtscale(*run, "preflight").code == 0
-    assert virtscale(*run, "preflight", "--set", "deploy.batches=1,3").code == 2
+    assert virtscale(*run, "preflight,deploy").code == 0
+    assert virtscale(*run, "preflight,deploy", "--set", "deploy.batches=1,3").code == 2
 
 
 def test_runs_lists_it(finished: tuple[Path, Answer]) -> None:
