@@ -15,6 +15,7 @@ from flows.progress import progress
 from flows.steps import Step, steps_of
 from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
 from infra.results.commits import read_commits
+from infra.results.lock import only_process
 from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
 from infra.results.port import Cell, ObjectStore
@@ -72,12 +73,13 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
         KeyboardInterrupt: interrupted; objects of the run are gone unless it was interrupted twice.
     """
     store = open_store(request.store)
-    manifest = begin(store, request)
-    with recorded(store, manifest) as session:
-        for step in steps_to_take(request):
-            with cleaned_up(request, session, step):
-                take(request, session, step, run)
-    return finish(store, manifest)
+    with only_process(store, request.run_id):
+        manifest = begin(store, request)
+        with recorded(store, manifest) as session:
+            for step in steps_to_take(request):
+                with cleaned_up(request, session, step):
+                    take(request, session, step, run)
+        return finish(store, manifest)
 
 
 def begin(store: ObjectStore, request: RunRequest) -> Manifest:

@@ -8,6 +8,7 @@ import click
 from flows.cli.options import json_option, store_option, yes_option
 from flows.study import CLEAN, run_step
 from infra.errors import ProfileError, StoreError
+from infra.results.lock import only_process
 from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
 from tasks.run import RunRequest
@@ -26,8 +27,10 @@ def clean(*, run_id: str, store: str, yes: bool, as_json: bool) -> None:
     request = request_of(manifest, store)
     if not (yes or request.cluster.startswith("virtual")):
         ask(request)
-    summary = run_step(request, CLEAN)
-    write_manifest(open_store(store), run_id, {**manifest, "objects_left": False})
+    opened = open_store(store)
+    with only_process(opened, run_id):
+        summary = run_step(request, CLEAN)
+    write_manifest(opened, run_id, {**manifest, "objects_left": False})
     click.echo(
         json.dumps(summary, default=str)
         if as_json

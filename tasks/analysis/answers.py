@@ -58,7 +58,22 @@ def linearity_answer(points: Sequence[Point]) -> str:
         return f"it is uneven: a doubling takes {times} times as long, and no larger batch confirms a bend."
     if min(doublings) < 2 * (1 - TOLERANCE):
         return f"it grows no faster than linearly: a doubling of VMs takes {times} times as long."
+    grown = _time_per_vm(steps) - 1
+    if grown > TOLERANCE:
+        return (
+            f"no step bends, but it creeps: each doubling takes {times} times as long, and a VM of the "
+            f"largest batch {percent(grown)} longer than one of the cheapest."
+        )
     return f"it is linear: each doubling of VMs takes {times} times as long."
+
+
+def _time_per_vm(steps: Sequence[Growth]) -> float:
+    """How much longer a VM of the largest batch takes than one of the batch where it is quickest."""
+    last = cheapest = 1.0
+    for step in steps:
+        last *= 1 + (step.excess or 0.0)
+        cheapest = min(cheapest, last)
+    return last / cheapest
 
 
 def _bent(bracket: Bracket, steps: Sequence[Growth]) -> str:

@@ -113,8 +113,8 @@ def config(dark: bool = False) -> dict[str, Any]:
 
 
 DARK_COLOURS = {
-    BLUE: "#56B4E9",
-    RED: "#FF8A3D",
+    BLUE: "#5C8DFF",
+    RED: "#FF6B4A",
     GREY: "#A0A0A0",
     GREEN: "#2FC79A",
     "#444444": "#dddddd",

@@ -16,6 +16,7 @@ import pytest
 from flows.__main__ import exit_code_of
 from infra.cluster.kinds import DATA_VOLUME, PVC, SNAPSHOT, VM
 from infra.cluster.port import Scope, list_all
+from infra.results.lock import only_process
 from infra.results.manifest import read_manifest
 from infra.results.open import open_store
 from infra.world import WorldSpec, open_world
@@ -126,6 +127,17 @@ def test_a_refused_run_may_be_corrected_under_its_id(tmp_path: Path) -> None:
     assert (refused.code, refused.err.splitlines()[-1][:7]) == (2, "error: ")
     assert virtscale(*run, "preflight,deploy").code == 0
     assert virtscale(*run, "preflight,deploy", "--set", "deploy.batches=1,3").code == 2
+
+
+def test_a_run_at_work_is_neither_cleaned_nor_started_twice(tmp_path: Path) -> None:
+    run = (*SMOKE, "--store", str(tmp_path), "--run-id", "busy", "--stages", "preflight")
+    assert virtscale(*run).code == 0
+    with only_process(open_store(str(tmp_path)), "busy"):
+        again = virtscale(*SMOKE, "--store", str(tmp_path), "--run-id", "busy")
+        cleaned = virtscale("clean", "busy", "--store", str(tmp_path))
+    for answer in (again, cleaned):
+        assert "another process is at work on it" in answer.err
+        assert answer.code != 0
 
 
 def test_runs_lists_it(finished: tuple[Path, Answer]) -> None:
