@@ -137,7 +137,7 @@ def _virtual(spec: WorldSpec) -> Iterator[World]:
     inside = VirtualCluster(description, spec.seed, load_faults(spec.faults))
     results = _results(spec, "virtual")
     try:
-        inside.open(results.last_state())
+        inside.open(results.last_state(), spec.background_pods)
         yield World(
             name="virtual",
             run_id=spec.run_id,

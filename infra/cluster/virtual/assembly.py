@@ -1,6 +1,15 @@
 """A whole virtual cluster: which controllers run, under which client, and what exists before a run."""
 
-from infra.cluster.kinds import KUBEVIRT, NAMESPACE, NODE, SNAPSHOT_CLASS, STORAGE_CLASS, STORAGE_PROFILE, VM
+from infra.cluster.kinds import (
+    KUBEVIRT,
+    NAMESPACE,
+    NODE,
+    POD,
+    SNAPSHOT_CLASS,
+    STORAGE_CLASS,
+    STORAGE_PROFILE,
+    VM,
+)
 from infra.cluster.port import Object
 from infra.cluster.virtual.api import ApiServer, VirtualClient
 from infra.cluster.virtual.control_plane import ControlPlane
@@ -98,7 +107,20 @@ def initial_objects(description: Description, draws: Draws, background_pods: int
             status={"phase": "Deployed", "observedKubeVirtVersion": description.kubevirt},
         ),
     ]
-    return objects + [node_object(description, draws, number) for number in range(description.nodes.workers)]
+    objects += [node_object(description, draws, number) for number in range(description.nodes.workers)]
+    return objects + [_background_pod(description, number) for number in range(background_pods)]
+
+
+def _background_pod(description: Description, number: int) -> Object:
+    """One of the other pods that a cluster runs: spread evenly, small, there before the run."""
+    requests = {"cpu": "10m", "memory": "32Mi"}
+    spec = {
+        "nodeName": f"worker-{number % description.nodes.workers:03d}",
+        "containers": [{"name": "pause", "image": "pause", "resources": {"requests": requests}}],
+    }
+    conditions = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Ready")]
+    status = {"phase": "Running", "conditions": conditions}
+    return _object(POD, f"background-{number:05d}", "default", spec=spec, status=status)
 
 
 def node_object(description: Description, draws: Draws, number: int) -> Object:

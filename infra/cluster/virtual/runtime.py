@@ -41,7 +41,7 @@ class VirtualCluster:
         )
         self.client: VirtualClient = self.server.client()
 
-    def open(self, state: bytes | None) -> None:
+    def open(self, state: bytes | None, background_pods: int = 0) -> None:
         """Start from a saved state, or from a fresh cluster, and let the controllers settle."""
         if state:
             saved = _LATEST.get(_digest(state)) or orjson.loads(state)
@@ -50,7 +50,9 @@ class VirtualCluster:
             self.plane.machines.load(saved["disks"])
         else:
             seed_objects(
-                self.server.store, initial_objects(self.description, self._draws), self.server.stamp()
+                self.server.store,
+                initial_objects(self.description, self._draws, background_pods),
+                self.server.stamp(),
             )
         self._runner.run(self._start())
 
