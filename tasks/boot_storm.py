@@ -33,7 +33,6 @@ from tasks.records import BOOT_STEPS
 from tasks.requests import Order, drive
 from tasks.stopping import STAGE, halt, running_instances, stop_vms
 
-GUEST_STEPS = ("tcp_open", "ssh_banner", "ssh_ready")
 STUDY_STEP = "ssh_banner"
 SYNC_TIMEOUT_S = 60.0
 SYNCS_AT_ONCE = 100

@@ -108,7 +108,6 @@ class Limits(Section):
     rate_missed_share: Positive = Field(0.1, description="achieved rate may fall so far below a stated one")
     throttled_share: Positive = Field(0.05, description="share of 429 answers that is still no reason")
     watch_gap_s: Seconds = Field(1.0, description="a longer gap of a watch is a reason, seconds")
-    clean_s: Seconds = Field(3600, description="longest wait for all of the run to be gone, seconds")
 
 
 class Profile(Section):

@@ -92,6 +92,9 @@ class Provisioner:
             return
         await self._plane.clock.sleep(self._csi.delete_s)
         await self._api.delete(Ref(PV, "", key[1]), uid=volume["metadata"]["uid"])
+        # a new disk of the same name boots for the first time again
+        claim = volume["spec"].get("claimRef") or {}
+        self._plane.machines.forget_disk(f"{claim.get('namespace')}/{claim.get('name')}")
 
 
 def claim_reference(claim: Object) -> Object:
