@@ -43,6 +43,18 @@ VM_TABLES = {"deploy": "vm_deploys", "delete": "vm_deletes", "boot": "vm_boots",
 """The table that holds a stage's records, one row per VirtualMachine."""
 
 _BATCH_KEYS = [("batch", _I), ("repeat", _I), ("attempt", _I)]
+_CELL_KEYS = [
+    ("vms", _I),
+    ("vms_per_node", _I),
+    ("block_kib", _I),
+    ("pattern", _S),
+    ("phase", _S),
+    ("repeat", _I),
+    ("attempt", _I),
+]
+_CELL_NAMES = tuple(name for name, _ in _CELL_KEYS)
+_LATENCY_KEYS = [("tool", _S), ("vm", _S), ("cpu", _I), ("segment", _I), ("attempt", _I)]
+_LATENCY_NAMES = tuple(name for name, _ in _LATENCY_KEYS)
 
 
 def _schema(*columns: tuple[str, pa.DataType], keys: tuple[str, ...]) -> pa.Schema:
@@ -155,6 +167,79 @@ TABLES: dict[str, pa.Schema] = {
         ("vms", _I),
         ("free_share", _F),
         keys=("batch", "repeat", "attempt", "node", "vms"),
+    ),
+    "knobs": _schema(
+        ("knob", _S),
+        ("object", _S),
+        ("field", _S),
+        ("before", _S),
+        ("desired", _S),
+        ("effective", _S),
+        ("status", _S),
+        keys=("knob", "status"),
+    ),
+    "io_cells": _schema(
+        *_CELL_KEYS,
+        ("asked_gib_per_s", _F),
+        ("iops", _F),
+        ("gib_per_s", _F),
+        ("saturated", _B),
+        ("depth", _I),
+        ("p50_us", _F),
+        ("p95_us", _F),
+        ("p99_us", _F),
+        ("max_us", _F),
+        ("n", _I),
+        ("n_ok", _I),
+        ("start_skew_ms", _F),
+        ("dataset_gib", _F),
+        ("verdict", _S),
+        ("reasons", _L),
+        keys=(*_CELL_NAMES, "n", "n_ok", "verdict"),
+    ),
+    "io_vms": _schema(
+        *_CELL_KEYS,
+        ("vm", _S),
+        ("node", _S),
+        ("state", _S),
+        ("reason", _S),
+        ("asked_gib_per_s", _F),
+        ("iops", _F),
+        ("gib_per_s", _F),
+        ("p50_us", _F),
+        ("p95_us", _F),
+        ("p99_us", _F),
+        ("max_us", _F),
+        ("start_skew_ms", _F),
+        keys=(*_CELL_NAMES, "vm", "state"),
+    ),
+    "io_histograms": _schema(
+        *_CELL_KEYS,
+        ("vm", _S),
+        ("lower_ns", _I),
+        ("upper_ns", _I),
+        ("count", _I),
+        keys=(*_CELL_NAMES, "lower_ns", "upper_ns", "count"),
+    ),
+    "latency_runs": _schema(
+        *_LATENCY_KEYS,
+        ("duration_s", _F),
+        ("samples", _I),
+        ("min_us", _F),
+        ("mean_us", _F),
+        ("max_us", _F),
+        ("overflow", _I),
+        ("coverage", _F),
+        ("state", _S),
+        ("reason", _S),
+        keys=(*_LATENCY_NAMES, "state"),
+    ),
+    "latency_histograms": _schema(
+        *_LATENCY_KEYS,
+        ("lower_ns", _I),
+        ("upper_ns", _I),
+        ("count", _I),
+        keys=(*_LATENCY_NAMES, "lower_ns", "upper_ns", "count"),
     ),
     "observer": _schema(
         ("stage", _S),

@@ -27,9 +27,17 @@ class NoGuests:
         """Nothing to stop."""
 
     async def run(self, vm: str, command: str, timeout_s: float) -> bytes:
-        """Nothing can be run.
+        """Nothing can be run: always GuestError."""
+        raise _unreachable(vm)
 
-        Raises:
-            GuestError: always.
-        """
-        raise GuestError(f"guest {vm}: this world has no guests that can be reached")
+    async def put(self, vm: str, path: str, content: bytes) -> None:
+        """Nothing can be written: always GuestError."""
+        raise _unreachable(vm)
+
+    async def fetch(self, vm: str, path: str) -> bytes:
+        """Nothing can be read: always GuestError."""
+        raise _unreachable(vm)
+
+
+def _unreachable(vm: str) -> GuestError:
+    return GuestError(f"guest {vm}: this world has no guests that can be reached")

@@ -49,3 +49,11 @@ class Guests(Protocol):
     async def run(self, vm: str, command: str, timeout_s: float) -> bytes:
         """Run a command as an authenticated user, return its standard output; GuestError."""
         ...
+
+    async def put(self, vm: str, path: str, content: bytes) -> None:
+        """Write a file in the guest, whole or not at all; GuestError."""
+        ...
+
+    async def fetch(self, vm: str, path: str) -> bytes:
+        """Read a file of the guest; GuestError (also when there is none)."""
+        ...

@@ -1,6 +1,7 @@
 """Guests of the virtual cluster, seen through a model of the real prober: polling, one connection each."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Iterable
 
 from infra.cluster.virtual.description import Guest, Probing
@@ -8,6 +9,7 @@ from infra.cluster.virtual.loop import VirtualLoop
 from infra.cluster.virtual.machines import Machine, Machines
 from infra.errors import GuestError
 from infra.guests.port import Answer, Target
+from infra.guests.programs import Invocation, Program
 
 COMMAND_S = 0.3
 """One command over an open connection; assumption (real guests: 0.1 to 1 s)."""
@@ -28,6 +30,9 @@ class VirtualGuests:
         self._aimed_ns: dict[str, int] = {}
         self._buffer: list[Answer] = []
         self._waiter: asyncio.Future[None] | None = None
+        self._files: dict[str, dict[str, bytes]] = {}
+        self.programs: dict[str, Program] = {}
+        """What is installed in every guest, by name; see `infra.guests.programs`."""
         machines.on_sshd = self._sshd
 
     def arm(self, vms: Iterable[str]) -> None:
@@ -84,13 +89,42 @@ class VirtualGuests:
             self._waiter.set_result(None)
 
     async def run(self, vm: str, command: str, timeout_s: float) -> bytes:
-        """Run a command: only its time is modelled, its output is empty.
+        """Run a command line (split as a shell splits it); a program that is not installed does nothing.
 
         Raises:
-            GuestError: the guest is off or has no sshd yet.
+            GuestError: the guest is off or has no sshd, the program failed or took longer than that.
         """
+        await self._connected(vm)
+        name, *arguments = shlex.split(command)
+        program = self.programs.get(name)
+        if program is None:
+            return b""
+        invocation = Invocation(vm, tuple(arguments), self._files.setdefault(vm, {}))
+        try:
+            return await asyncio.wait_for(program(invocation), timeout_s)
+        except TimeoutError as error:
+            raise GuestError(f"guest {vm}: {name} did not end within {timeout_s:g} s") from error
+
+    async def put(self, vm: str, path: str, content: bytes) -> None:
+        """Write a file in the guest's memory disk; it is gone when the VM is deleted with this world."""
+        await self._connected(vm)
+        self._files.setdefault(vm, {})[path] = content
+
+    async def fetch(self, vm: str, path: str) -> bytes:
+        """Read a file.
+
+        Raises:
+            GuestError: the guest is off, or there is no such file.
+        """
+        await self._connected(vm)
+        try:
+            return self._files.get(vm, {})[path]
+        except KeyError:
+            raise GuestError(f"guest {vm}: {path}: no such file") from None
+
+    async def _connected(self, vm: str) -> None:
+        """One command over an open connection takes its time, whatever it does."""
         machine = self._machines.machine(vm)
         if machine is None or machine.sshd_ns is None:
             raise GuestError(f"guest {vm}: no sshd answers; is it running?")
-        await self._loop.wake_at(self._loop.now_ns + round(min(COMMAND_S, timeout_s) * 1e9))
-        return b""
+        await self._loop.wake_at(self._loop.now_ns + round(COMMAND_S * 1e9))
