@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 
 from flows.__main__ import EXIT_CODES, VERBS, virtscale
 from infra import errors
+from infra.explain import keys
 from tasks.profile import Profile
-from tasks.profile_source import keys
 from tasks.records import SCHEMA_VERSION, TABLES
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

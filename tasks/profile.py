@@ -12,7 +12,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from infra.errors import ProfileError
-from tasks.profile_source import Override, explain, merge, read_source, unknown_choice
+from infra.explain import unknown_choice
+from tasks.profile_source import Override, explain, merge, read_source
 
 Positive = Annotated[float, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0, le=1e9)]

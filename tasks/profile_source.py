@@ -3,7 +3,6 @@
 Every text made here is one line: where, which key, what is wrong, what to do.
 """
 
-import difflib
 import tomllib
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,27 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from infra.errors import ProfileError
+from infra.explain import keys_of, syntax, unknown_choice, unknown_key, what_is_wrong
 
 FOLDER = Path(__file__).parents[1] / "deployments" / "profiles"
 """The built-in profiles: `<name>.toml`."""
-
-_EXPECTED = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "string": "text in quotes",
-    "tuple": "a list",
-    "model": "a table of keys",
-}
-_REWORDED = {
-    "Input should be ": "must be ",
-    "String should ": "must ",
-    "Value error, ": "",
-    "Tuple should ": "must ",
-}
 
 
 def built_in_names() -> list[str]:
@@ -60,25 +44,11 @@ def read_source(name_or_path: str) -> tuple[str, dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise ProfileError(f"{where}: is not text in UTF-8 (byte {error.start})") from None
     except tomllib.TOMLDecodeError as error:
-        raise ProfileError(f"{where}: {_syntax(str(error), text)}") from None
+        raise ProfileError(f"{where}: {syntax(str(error), text)}") from None
 
 
 def _unknown_profile(name: str) -> str:
     return f"{unknown_choice(name, built_in_names(), 'profile')}; or give a path that ends in .toml"
-
-
-def _syntax(message: str, text: str) -> str:
-    what, _, place = message.rstrip(")").partition(" (at ")
-    if not place.startswith("line "):
-        place = f"line {text.rstrip().count(chr(10)) + 1}"
-    return f"{place}: not TOML: {what[:1].lower()}{what[1:]}"
-
-
-def unknown_choice(given: str, choices: Sequence[str], kind: str) -> str:
-    """`boots is not a stage; did you mean boot? (preflight, ...)`."""
-    near = difflib.get_close_matches(given, choices, 1, 0.6)
-    hint = f"did you mean {near[0]}? there are " if near else "there are "
-    return f"{given or 'an empty text'} is not a {kind}; {hint}{', '.join(choices)}"
 
 
 class Override(NamedTuple):
@@ -101,14 +71,10 @@ class Override(NamedTuple):
         path = tuple(part.strip() for part in key.split("."))
         annotation = _annotation(model, path)
         if annotation is None:
-            raise ProfileError(f"--set {text}: {_unknown_key(path, model)}")
+            raise ProfileError(f"--set {text}: {unknown_key(path, model)}")
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            raise ProfileError(f"--set {text}: {key} is a table; set one of {_keys_of(annotation, key)}")
+            raise ProfileError(f"--set {text}: {key} is a table; set one of {keys_of(annotation, key)}")
         return cls(text, path, _value(value.strip(), annotation))
-
-
-def _keys_of(model: type[BaseModel], prefix: str) -> str:
-    return ", ".join(f"{prefix}.{name}".lstrip(".") for name in model.model_fields)
 
 
 def _annotation(model: type[BaseModel], path: Sequence[str]) -> Any:
@@ -185,63 +151,10 @@ def _copy(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def explain(where: str, error: ValidationError, model: type[BaseModel], overrides: Sequence[Override]) -> str:
     """One line for the first thing that is wrong, and how many more there are."""
-    problems = error.errors(include_url=False, include_context=True)
-    first = problems[0]
+    first = error.errors(include_url=False)[0]
     names = tuple(part for part in first["loc"] if isinstance(part, str))
     whole_table = first["type"] == "value_error"
     culprit = next(
         (each for each in overrides if each.path[: len(names) if whole_table else None] == names), None
     )
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{f'--set {culprit.text}' if culprit else where}: {_problem(first, model)}{more}"
-
-
-def _problem(problem: ErrorDetails, model: type[BaseModel]) -> str:
-    names = tuple(part for part in problem["loc"] if isinstance(part, str))
-    kind, path = problem["type"], _dotted(problem["loc"])
-    if kind == "extra_forbidden":
-        return _unknown_key(names, model)
-    if kind == "value_error":
-        return f"{path}.{_reworded(problem['msg'])}" if path else _reworded(problem["msg"])
-    value = _shown(problem["input"])
-    expected = next((text for prefix, text in _EXPECTED.items() if kind.startswith(f"{prefix}_")), "")
-    if expected and kind.endswith(("_type", "_parsing", "_from_float")):
-        return f"{path} is {value}; it must be {expected}"
-    return f"{path} is {value}; it {_reworded(problem['msg'])}"
-
-
-def _reworded(text: str) -> str:
-    for old, new in _REWORDED.items():
-        text = text.replace(old, new)
-    return text
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _dotted(loc: Sequence[int | str]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
-
-
-def _unknown_key(path: Sequence[str], model: type[BaseModel]) -> str:
-    """`boot.batchs is not a key; did you mean boot.batches?`: siblings first, then every key."""
-    given, parent = ".".join(path), ".".join(path[:-1])
-    known = [name for name, _ in keys(model)]
-    siblings = [name for name in known if name.rpartition(".")[0] == parent]
-    lasts = {name.rpartition(".")[2]: name for name in siblings}
-    near = [lasts[last] for last in difflib.get_close_matches(path[-1], lasts, 1)]
-    near = near or [name for name in known if name.rpartition(".")[2] == path[-1]]
-    if near:
-        return f"{given} is not a key; did you mean {near[0]}?"
-    return f"{given} is not a key; there are {', '.join(siblings) or _keys_of(model, '')}"
-
-
-def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of a profile as (dotted path, its `FieldInfo`); a table comes before its own keys."""
-    for name, field in model.model_fields.items():
-        yield f"{prefix}{name}", field
-        annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from keys(annotation, f"{prefix}{name}.")
+    return f"{f'--set {culprit.text}' if culprit else where}: {what_is_wrong(error, model)}"

@@ -10,8 +10,8 @@ import click
 import pytest
 
 from flows.__main__ import EXIT_CODES, VERBS, virtscale
+from infra.explain import keys
 from tasks.profile import Profile
-from tasks.profile_source import keys
 from tasks.records import TABLES
 
 ROOT = Path(__file__).parents[2]
