@@ -5,11 +5,13 @@ the environment, and nothing happens at import.
 """
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.errors import ProfileError
 
 DEFAULT_API_CONNECTIONS = 64
+DEFAULT_SPOOL_MIB = 4096
 
 
 def cache_dir() -> Path:
@@ -33,10 +35,7 @@ def api_connections() -> int:
     Raises:
         ProfileError: the value is not a positive whole number.
     """
-    value = os.environ.get("VIRTSCALE_API_CONNECTIONS", str(DEFAULT_API_CONNECTIONS))
-    if not value.isdigit() or int(value) < 1:
-        raise ProfileError(f"VIRTSCALE_API_CONNECTIONS={value!r}: give a whole number of 1 or more")
-    return int(value)
+    return _whole_number("VIRTSCALE_API_CONNECTIONS", DEFAULT_API_CONNECTIONS)
 
 
 def kubeconfig() -> str:
@@ -56,3 +55,55 @@ def state_dir() -> Path:
 def prefect_api_url() -> str:
     """The Prefect API that the user runs: `PREFECT_API_URL`; empty when virtscale should bring its own."""
     return os.environ.get("PREFECT_API_URL", "").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """How an S3 store is reached; what is empty is left to boto3's own configuration (AWS_ variables, files).
+
+    `encryption` is `AES256`, `aws:kms` or `aws:kms:KEY-ID`; `customer_key_file` holds 32 bytes of an SSE-C
+    key. `away_s`: how long the end of a run waits for a store that is away. `environment` changes whenever
+    an AWS_ variable does.
+    """
+
+    endpoint: str = ""
+    region: str = ""
+    ca_bundle: str = ""
+    encryption: str = ""
+    customer_key_file: str = ""
+    timeout_s: int = 20
+    away_s: int = 120
+    environment: int = 0
+
+
+def s3() -> S3Settings:
+    """The settings of an S3 store: `VIRTSCALE_S3_ENDPOINT`, `_REGION`, `_CA_BUNDLE`, and the rest of S3Settings.
+
+    Raises:
+        ProfileError: a number is none.
+    """
+    names = ("endpoint", "region", "ca_bundle", "encryption", "customer_key_file")
+    texts = {name: os.environ.get(f"VIRTSCALE_S3_{name.upper()}", "").strip() for name in names}
+    aws = sorted(item for item in os.environ.items() if item[0].startswith("AWS_"))
+    return S3Settings(
+        **texts,
+        timeout_s=_whole_number("VIRTSCALE_S3_TIMEOUT_S", 20),
+        away_s=_whole_number("VIRTSCALE_S3_AWAY_S", 120),
+        environment=hash(tuple(aws)),
+    )
+
+
+def spool_mib() -> int:
+    """The most that a run may spool on this machine, MiB: `VIRTSCALE_SPOOL_MIB`, 4096 by default.
+
+    Raises:
+        ProfileError: the value is not a positive whole number.
+    """
+    return _whole_number("VIRTSCALE_SPOOL_MIB", DEFAULT_SPOOL_MIB)
+
+
+def _whole_number(name: str, default: int) -> int:
+    value = os.environ.get(name, str(default))
+    if not value.isdigit() or int(value) < 1:
+        raise ProfileError(f"{name}={value!r}: give a whole number of 1 or more")
+    return int(value)
