@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from infra.clock import Clock
 from infra.cluster.port import Object, Scope, WatchBatch
-from infra.cluster.reflector import Gap, Listed, Reflector
+from infra.cluster.reflector import Gap, Listed, Notice, Reflector
 from infra.errors import StageError, VirtscaleError
 from infra.world import World
 from tasks.batch import NS
@@ -45,22 +46,23 @@ class Observers:
 
     async def follow(self, reflector: Reflector, view: View) -> None:
         """Tell a view's handlers everything, for ever."""
-        try:
-            async with aclosing(reflector.notices()) as notices:
-                async for notice in notices:
-                    if type(notice) is WatchBatch:
-                        _tell(view.changed, notice)
-                    elif isinstance(notice, Listed):
-                        self._listed(view, notice)
-                    else:
-                        self.gaps.append(notice)  # type: ignore[arg-type]
-        except VirtscaleError as error:
-            self._fail(error)
+        await self.guard(reflector.follow(partial(self._told, view)))
 
     async def guard(self, work: Coroutine[Any, Any, None]) -> None:
         """Do other observing work; its error ends the batch as an observer's does."""
         try:
             await work
+        except VirtscaleError as error:
+            self._fail(error)
+
+    def _told(self, view: View, notice: Notice) -> None:
+        try:
+            if type(notice) is WatchBatch:
+                _tell(view.changed, notice)
+            elif isinstance(notice, Listed):
+                self._listed(view, notice)
+            elif isinstance(notice, Gap):
+                self.gaps.append(notice)
         except VirtscaleError as error:
             self._fail(error)
 

@@ -5,7 +5,7 @@ speaks through `Cluster`. Objects returned are read-only: never mutate what a ca
 gave you, others share it.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from infra.cluster.kinds import Kind, kind_of
@@ -120,3 +120,20 @@ async def list_all(cluster: Cluster, scope: Scope, page: int = 500) -> ObjectLis
         answer = await cluster.list(scope, limit=page, continue_=answer.continue_)
         items += answer.items
     return ObjectList(items, answer.resource_version, "")
+
+
+async def feed(stream: AsyncIterator[WatchBatch], take: Callable[[WatchBatch], None]) -> None:
+    """Hand every batch of a watch to `take` until the stream ends; it is closed then, however it ends.
+
+    A stream that can do so itself (`feed` of its own) saves a task that wakes up for every batch.
+    """
+    own: Callable[[Callable[[WatchBatch], None]], Awaitable[None]] | None = getattr(stream, "feed", None)
+    if own is not None:
+        await own(take)
+        return
+    try:
+        async for batch in stream:
+            take(batch)
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()

@@ -5,13 +5,12 @@ counted. After a broken connection it is resumed as well, but nobody looked mean
 the server no longer keeps the version (Gone), the Gap is followed by a new Listed.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infra.clock import Clock
-from infra.cluster.port import Cluster, Object, Scope, WatchBatch, list_all
+from infra.cluster.port import Cluster, Object, Scope, WatchBatch, feed, list_all
 from infra.errors import Gone, Throttled, Unavailable, Unknown, Unreachable
 
 FIRST_PAUSE_S = 0.1
@@ -55,15 +54,15 @@ class Reflector:
         self._opened_ns = 0
         self._failures = 0
         self._jitter = Random(str(scope))
+        self._take: Callable[[Notice], None] = _ignored
 
-    async def notices(self) -> AsyncGenerator[Notice, None]:
-        """Listed first, then changes and gaps, for ever."""
-        yield await self._list()
+    async def follow(self, take: Callable[[Notice], None]) -> None:
+        """Hand everything to `take`: Listed first, then changes and gaps, for ever."""
+        self._take = take
+        take(await self._list())
         while True:
             try:
-                async with aclosing(self._changes()) as changes:
-                    async for batch in changes:
-                        yield batch
+                await self._watch()
                 self.resumed += 1
                 await self._breathe()
             except Gone as error:
@@ -72,26 +71,23 @@ class Reflector:
                 if self._said_nothing():
                     await self._pause(error)
                 listed = await self._list()
-                yield Gap(lost_ns, listed.ns)
-                yield listed
+                take(Gap(lost_ns, listed.ns))
+                take(listed)
             except TRANSIENT as error:
                 self.broken += 1
                 lost_ns = self._heard_ns
                 await self._pause(error)
-                yield Gap(lost_ns, await self._answered())
+                take(Gap(lost_ns, await self._answered()))
 
-    async def _changes(self) -> AsyncGenerator[WatchBatch, None]:
+    async def _watch(self) -> None:
         self._opened_ns = self._clock.now_ns()
-        stream: Any = self._cluster.watch(self._scope, self._version)
-        try:
-            async for batch in stream:
-                self._version = batch.events[-1].object["metadata"]["resourceVersion"]
-                self._heard_ns = batch.received_ns
-                self._failures = 0
-                yield batch
-        finally:
-            if hasattr(stream, "aclose"):
-                await stream.aclose()
+        await feed(self._cluster.watch(self._scope, self._version), self._hear)
+
+    def _hear(self, batch: WatchBatch) -> None:
+        self._version = batch.events[-1].object["metadata"]["resourceVersion"]
+        self._heard_ns = batch.received_ns
+        self._failures = 0
+        self._take(batch)
 
     async def _breathe(self) -> None:
         """A server that ends every watch at once is not asked in a busy loop."""
@@ -130,3 +126,7 @@ class Reflector:
         self._failures = min(self._failures + 1, 16)
         asked = error.retry_after_s if isinstance(error, Throttled) else 0.0
         await self._clock.sleep(max(asked, longest * self._jitter.uniform(0.5, 1.0)))
+
+
+def _ignored(notice: Notice) -> None:
+    """Nobody listens yet."""

@@ -5,14 +5,13 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import aclosing
 from pathlib import Path
 
 from infra.clock import MonotonicClock
 from infra.cluster.kinds import VM
 from infra.cluster.port import Cluster, Scope
 from infra.cluster.real.adapter import connect
-from infra.cluster.reflector import Changed, Gap, Listed, Reflector
+from infra.cluster.reflector import Changed, Gap, Listed, Notice, Reflector
 from infra.testbed.state import CONTEXT
 from tests.benchmarks.bench_api_minimal import (
     LABEL,
@@ -35,6 +34,7 @@ class Ours:
         self.seen_ns: dict[str, int] = {}
         self.handling_s: list[float] = []
         self.listed = asyncio.Event()
+        self.all_seen = asyncio.Event()
 
     async def run(self) -> dict[str, float]:
         """Create all, see all."""
@@ -60,16 +60,19 @@ class Ours:
             await self._cluster.create(virtual_machine(name, self._work.namespace))
 
     async def _observe(self, reflector: Reflector) -> None:
-        async with aclosing(reflector.notices()) as notices:
-            async for notice in notices:
-                if isinstance(notice, Listed):
-                    self.listed.set()
-                elif isinstance(notice, Gap):
-                    raise RuntimeError("nobody was looking for a while: this round compares nothing")
-                else:
-                    self._note(notice)
-                if len(self.seen_ns) >= self._work.n:
-                    return
+        following = asyncio.ensure_future(reflector.follow(self._told))
+        await self.all_seen.wait()
+        following.cancel()
+
+    def _told(self, notice: Notice) -> None:
+        if isinstance(notice, Listed):
+            self.listed.set()
+        elif isinstance(notice, Gap):
+            raise RuntimeError("nobody was looking for a while: this round compares nothing")
+        else:
+            self._note(notice)
+            if len(self.seen_ns) >= self._work.n:
+                self.all_seen.set()
 
     def _note(self, batch: Changed) -> None:
         for event in batch.events:

@@ -13,7 +13,7 @@ from infra.cluster.port import Object, ObjectList, Ref, Scope, WatchBatch, Watch
 from infra.cluster.virtual.apply import Request, apply
 from infra.cluster.virtual.description import Description, Rate
 from infra.cluster.virtual.garbage import GarbageCollector
-from infra.cluster.virtual.hub import Change, Hub
+from infra.cluster.virtual.hub import Hub
 from infra.cluster.virtual.limits import Servers, TokenBucket
 from infra.cluster.virtual.loop import VirtualClock, VirtualLoop
 from infra.cluster.virtual.selectors import predicate
@@ -74,7 +74,8 @@ class ApiServer:
         self._hubs.clear()
 
     def _publish(self, kind: Kind, what: str, obj: Object, before: Object | None) -> None:
-        self.hub(kind).publish(Change(self.store.resource_version, WatchEvent(what, obj), before))
+        hub = self._hubs.get(kind) or self.hub(kind)
+        hub.publish((self.store.resource_version, WatchEvent(what, obj), before))
         if what == "DELETED":
             self.garbage.removed(obj)
 

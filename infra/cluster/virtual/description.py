@@ -6,44 +6,32 @@ docs/concepts/virtual-cluster.md: reference study, kubevirt#N, ceph-csi#N and so
 reads `what, unit; source`.
 """
 
+import json
 import tomllib
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError
 
+from infra.cluster.virtual.constants import constants
+from infra.cluster.virtual.own import OwnCluster, constants_of, dotted, guessed, put
+from infra.cluster.virtual.part import Part
+from infra.cluster.virtual.part import Rate as Rate
+from infra.cluster.virtual.realtime import Latency
 from infra.errors import ClusterError
+from infra.explain import syntax, unknown_key, what_is_wrong
 
 PRESETS = Path(__file__).resolve().parents[3] / "deployments" / "clusters"
-
-
-class Part(BaseModel):
-    """Immutable; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    @field_validator("*")
-    @classmethod
-    def _not_negative(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, int | float) and value < 0 and info.field_name != "status_max_images":
-            raise ValueError("must not be negative")
-        return value
-
-
-class Rate(Part):
-    """A client-side rate limit; qps 0 means none."""
-
-    qps: float = Field(ge=0, description="calls per second")
-    burst: int = Field(ge=0, description="calls saved up at most")
 
 
 class Nodes(Part):
     """The workers."""
 
     workers: int = Field(129, ge=1, description="schedulable workers; reference study")
-    cpu: int = Field(112, description="CPUs of a worker; assumption (a neighbour study's R650, 2x28x2)")
-    memory_gib: int = Field(512, description="memory of a worker, GiB; assumption (same neighbour)")
-    max_pods: int = Field(500, description="kubelet maxPods, pods; reference implementation guide")
+    cpu: int = Field(112, ge=1, description="CPUs of a worker; assumption (a neighbour study's R650, 2x28x2)")
+    memory_gib: int = Field(512, ge=1, description="memory of a worker, GiB; assumption (same neighbour)")
+    max_pods: int = Field(500, ge=1, description="kubelet maxPods, pods; reference implementation guide")
     kvm_devices: int = Field(
         1000, description="devices.kubevirt.io/kvm of a node; KubeVirt (virt-handler's default)"
     )
@@ -58,6 +46,11 @@ class Nodes(Part):
     background_spread: float = Field(0.5, description="spread of that between nodes, share of it; assumption")
     cpu_allocation_ratio: int = Field(10, ge=1, description="vCPUs per requested CPU; KubeVirt")
     launcher_overhead_gib: float = Field(0.25, description="memory that virt-launcher adds, GiB; assumption")
+    realtime: int = Field(
+        1,
+        ge=0,
+        description="tainted real-time workers besides the others, nodes; assumption (latency study: one)",
+    )
 
 
 class Api(Part):
@@ -275,6 +268,12 @@ class Description(Part):
         "ocs-external-storagecluster-rbdplugin-snapclass",
         description="name of the snapshot class; reference implementation guide",
     )
+    assumptions: tuple[str, ...] = Field(
+        (), description="keys of this file that nobody measured; `plan --sensitivity` varies them, too"
+    )
+    golden_sources: int = Field(
+        0, ge=0, le=64, description="golden snapshots made by a run, 0 is as its profile says; assumption"
+    )
     requests_per_s: float = Field(
         17.0,
         gt=0,
@@ -293,12 +292,19 @@ class Description(Part):
     attach: Attach = Attach()
     kubelet: Kubelet = Kubelet()
     guest: Guest = Guest()
+    latency: Latency = Latency()
     probing: Probing = Probing()
 
     @property
     def provisioner(self) -> str:
         """The CSI driver's name."""
         return "openshift-storage.rbd.csi.ceph.com"
+
+
+class _File(Description):
+    """What a file may say: the short table, and every constant."""
+
+    cluster: OwnCluster = OwnCluster()
 
 
 def load_description(name: str) -> Description:
@@ -308,20 +314,44 @@ def load_description(name: str) -> Description:
         ClusterError: no such preset or file, TOML syntax, an unknown key or a wrong value.
     """
     path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
+    where = f"cluster virtual:{name}"
     if not path.is_file():
         presets = ", ".join(sorted(p.stem for p in PRESETS.glob("*.toml")))
-        raise ClusterError(f"cluster virtual:{name}: no such preset or file; presets are {presets}")
+        raise ClusterError(f"{where}: no such preset or file; presets are {presets}")
     try:
-        return described(tomllib.loads(path.read_text(encoding="utf-8")), f"cluster virtual:{name}")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ClusterError(f"{where}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ClusterError(f"{where}: is not text in UTF-8 (byte {error.start})") from error
+    try:
+        return described(tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
-        raise ClusterError(f"cluster {path}: {error}") from error
+        raise ClusterError(f"{where}: {syntax(str(error), text)}") from error
 
 
 def described(values: dict[str, Any], where: str) -> Description:
     """Check a description's values; ClusterError names the first key that is wrong."""
     try:
-        return Description.model_validate(values)
+        file = _File.model_validate_json(json.dumps(values, default=str), strict=True)
+        return Description.model_validate(_spread_out(file, values, where))
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ClusterError(f"{where}: {key}: {first['msg'].lower()}") from error
+        raise ClusterError(f"{where}: {what_is_wrong(error, _File)}") from error
+
+
+def _spread_out(file: _File, values: dict[str, Any], where: str) -> dict[str, Any]:
+    """The values with the short table as the constants that it stands for."""
+    spread = deepcopy({key: value for key, value in values.items() if key != "cluster"})
+    for key, path, value in constants_of(file.cluster, file.nodes.workers):
+        if not put(spread, path, value):
+            raise ClusterError(f"{where}: cluster.{key} and {path} say the same; leave one of them out")
+    named = [path for each in file.assumptions for path in _constants_named(each, where)]
+    return {**spread, "assumptions": sorted({*named, *guessed(file.cluster)})}
+
+
+def _constants_named(name: str, where: str) -> tuple[str, ...]:
+    paths = dotted(name)
+    known = dict(constants(Description))
+    if not paths or any(path not in known for path in paths):
+        raise ClusterError(f"{where}: assumptions: {unknown_key(name.split('.'), _File)}")
+    return paths

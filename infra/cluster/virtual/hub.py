@@ -5,8 +5,7 @@ A hub keeps the last events as history; a watch that asks for more gets Gone, as
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable
 
 from infra.cluster.kinds import Kind
 from infra.cluster.port import Object, WatchBatch, WatchEvent
@@ -14,18 +13,14 @@ from infra.cluster.virtual.loop import VirtualLoop
 from infra.cluster.virtual.selectors import Predicate
 from infra.errors import Gone
 
-
-class Change(NamedTuple):
-    """One change as the store published it: the object before is needed for selector edges."""
-
-    resource_version: int
-    event: WatchEvent
-    before: Object | None
+Change = tuple[int, WatchEvent, Object | None]
+"""One change as the store published it: resource version, event, and the object before it,
+which is needed for selector edges."""
 
 
 def seen_through(change: Change, matches: Predicate) -> WatchEvent | None:
     """What a watcher with a selector sees of a change: labels that change make ADDED or DELETED."""
-    event, before = change.event, change.before
+    _, event, before = change
     if event.type != "MODIFIED" or before is None:
         return event if matches(event.object) else None
     now = matches(event.object)
@@ -45,6 +40,7 @@ class WatchStream:
         self._matches = matches
         self._buffer: list[WatchEvent] = []
         self._waiter: asyncio.Future[None] | None = None
+        self._take: Callable[[WatchBatch], None] | None = None
         self._ended = False
         self._error: Exception | None = None
 
@@ -57,20 +53,39 @@ class WatchStream:
                 if self._error is not None:
                     raise self._error
                 raise StopAsyncIteration
-            self._waiter = asyncio.Future(loop=self._hub.loop)
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._wait()
         events, self._buffer = self._buffer, []
         return WatchBatch(self._hub.loop.now_ns, events)
 
+    async def feed(self, take: Callable[[WatchBatch], None]) -> None:
+        """Hand every batch to `take`, in the moment in which it arrives, until the stream ends.
+
+        The same as iterating, without a task that wakes up for every batch.
+        """
+        try:
+            if self._buffer:
+                take(await self.__anext__())
+            self._take = take
+            while not self._ended:
+                await self._wait()
+            if self._error is not None:
+                raise self._error
+        finally:
+            self._hub.drop(self)
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.Future(loop=self._hub.loop)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
     def offer(self, changes: list[Change], whole: list[WatchEvent]) -> None:
         """Take a hub's batch; `whole` is the shared list for watchers that see everything."""
-        if changes[0].resource_version <= self._after:
+        if changes[0][0] <= self._after:
             # on its way when this watch was opened, but older than what its reader knows
-            changes = [change for change in changes if change.resource_version > self._after]
-            whole = [change.event for change in changes]
+            changes = [change for change in changes if change[0] > self._after]
+            whole = [change[1] for change in changes]
             if not whole:
                 return
         if self._matches is None and not self._namespace:
@@ -79,13 +94,17 @@ class WatchStream:
             events = [seen for change in changes if (seen := self._filtered(change)) is not None]
             if not events:
                 return
+        if self._take is not None:
+            self._take(WatchBatch(self._hub.loop.now_ns, events))
+            return
         self._buffer = events if not self._buffer else self._buffer + events
         self._wake()
 
     def _filtered(self, change: Change) -> WatchEvent | None:
-        if self._namespace and change.event.object["metadata"].get("namespace") != self._namespace:
+        event = change[1]
+        if self._namespace and event.object["metadata"].get("namespace") != self._namespace:
             return None
-        return change.event if self._matches is None else seen_through(change, self._matches)
+        return event if self._matches is None else seen_through(change, self._matches)
 
     def end(self, error: Exception | None = None) -> None:
         """End cleanly after what is buffered, or with an error."""
@@ -113,16 +132,16 @@ class Hub:
         self._history: deque[Change] = deque(maxlen=history)
         self._dropped_version = 0
         self._pending: list[Change] = []
-        self._streams: dict[WatchStream, None] = {}
+        self._open: tuple[WatchStream, ...] = ()
 
     def publish(self, change: Change) -> None:
         """Keep a change for delivery `lag_s` after the first of its batch."""
         history = self._history
         if len(history) == history.maxlen:
-            self._dropped_version = history[0].resource_version
+            self._dropped_version = history[0][0]
         history.append(change)
         # What is pending is always the end of the history: `open` relies on it.
-        if self._streams or self._pending:
+        if self._open or self._pending:
             if not self._pending:
                 self.loop.call_at_ns(self.loop.now_ns + self._lag_ns, self._flush)
             self._pending.append(change)
@@ -131,8 +150,8 @@ class Hub:
         changes, self._pending = self._pending, []
         if not changes:
             return
-        whole = [change.event for change in changes]
-        for stream in list(self._streams):
+        whole = [change[1] for change in changes]
+        for stream in self._open:
             stream.offer(changes, whole)
 
     def open(self, namespace: str, matches: Predicate | None, resource_version: int) -> WatchStream:
@@ -142,21 +161,21 @@ class Hub:
         stream = WatchStream(self, namespace, matches, resource_version)
         undelivered = len(self._pending)
         known = list(self._history)
-        missed = [c for c in known[: len(known) - undelivered] if c.resource_version > resource_version]
+        missed = [c for c in known[: len(known) - undelivered] if c[0] > resource_version]
         if missed:
-            stream.offer(missed, [change.event for change in missed])
-        self._streams[stream] = None
+            stream.offer(missed, [change[1] for change in missed])
+        self._open = (*self._open, stream)
         return stream
 
     def drop(self, stream: WatchStream) -> None:
         """Forget a watch."""
-        self._streams.pop(stream, None)
+        self._open = tuple(each for each in self._open if each is not stream)
 
     def end_all(self, error: Exception | None = None, *, forget_history: bool = False) -> int:
         """End every watch of this kind (a fault, or the server going away); returns how many."""
-        streams = list(self._streams)
+        streams = self._open
         if forget_history and self._history:
-            self._dropped_version = self._history[-1].resource_version
+            self._dropped_version = self._history[-1][0]
             self._history.clear()
             self._pending.clear()
         for stream in streams:

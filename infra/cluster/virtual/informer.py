@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
 
 from infra.clock import Clock
-from infra.cluster.port import Cluster, Object, Scope, WatchEvent
-from infra.cluster.reflector import Gap, Listed, Reflector
+from infra.cluster.port import Cluster, Object, Scope, WatchBatch
+from infra.cluster.reflector import Listed, Notice, Reflector
 
 Handler = Callable[[str, Object, Object | None], None]
 """Told of a change: ADDED | MODIFIED | DELETED, the object, the cached one before."""
@@ -36,35 +35,32 @@ class Informer:
 
     async def run(self) -> None:
         """List, then watch for ever; lists again when history is gone."""
-        async with aclosing(Reflector(self._cluster, self._scope, self._clock).notices()) as notices:
-            async for notice in notices:
-                if isinstance(notice, Listed):
-                    self._replace(notice.items)
-                    self.synced.set()
-                elif not isinstance(notice, Gap):
-                    for event in notice.events:
-                        self._take(event)
+        await Reflector(self._cluster, self._scope, self._clock).follow(self._notice)
+
+    def _notice(self, notice: Notice) -> None:
+        if type(notice) is WatchBatch:
+            for what, obj in notice.events:
+                if what != "BOOKMARK":
+                    self._take(what, obj)
+        elif type(notice) is Listed:
+            self._replace(notice.items)
+            self.synced.set()
 
     def _replace(self, items: list[Object]) -> None:
         seen = {key_of(obj) for obj in items}
         for key in [key for key in self.cache if key not in seen]:
-            self._tell("DELETED", self.cache.pop(key), None)
+            self._take("DELETED", self.cache[key])
         for obj in items:
-            self._take(WatchEvent("MODIFIED" if key_of(obj) in self.cache else "ADDED", obj))
+            self._take("MODIFIED" if key_of(obj) in self.cache else "ADDED", obj)
 
-    def _take(self, event: WatchEvent) -> None:
-        what, obj = event
-        if what == "BOOKMARK":
-            return
+    def _take(self, what: str, obj: Object) -> None:
         meta = obj["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
-        before = self.cache.get(key)
-        if what == "DELETED":
-            self.cache.pop(key, None)
-        else:
-            self.cache[key] = obj
-        self._tell(what, obj, before)
-
-    def _tell(self, what: str, obj: Object, before: Object | None) -> None:
+        cache = self.cache
+        before = cache.get(key)
+        if what != "DELETED":
+            cache[key] = obj
+        elif before is not None:
+            del cache[key]
         for handler in self._handlers:
             handler(what, obj, before)

@@ -1,5 +1,4 @@
 import asyncio
-from contextlib import aclosing
 from typing import Any
 
 from infra.cluster.kinds import VM
@@ -13,16 +12,22 @@ def observe(cluster: ScriptedCluster, clock: StepClock, n: int) -> tuple[list[No
     """The first `n` notices."""
     reflector = Reflector(cluster, Scope(VM, "ns"), clock)  # type: ignore[arg-type]
 
-    async def collect() -> list[Notice]:
-        found: list[Notice] = []
-        async with aclosing(reflector.notices()) as notices:
-            async for notice in notices:
-                found.append(notice)
-                if len(found) == n:
-                    break
-        return found
+    found: list[Notice] = []
 
-    return asyncio.run(asyncio.wait_for(collect(), 5)), reflector
+    async def collect() -> None:
+        full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def take(notice: Notice) -> None:
+            found.append(notice)
+            if len(found) == n:
+                full.set_result(None)
+
+        following = asyncio.ensure_future(reflector.follow(take))
+        await full
+        following.cancel()
+
+    asyncio.run(asyncio.wait_for(collect(), 5))
+    return found[:n], reflector
 
 
 def batch(ns: int, *events: Any) -> WatchBatch:
