@@ -8,19 +8,17 @@ reads `what, unit; source`.
 
 import json
 import tomllib
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
 
-from infra.cluster.virtual.constants import constants
-from infra.cluster.virtual.own import OwnCluster, constants_of, dotted, guessed, put
+from infra.cluster.virtual.own import OwnCluster, spread_out
 from infra.cluster.virtual.part import Part
 from infra.cluster.virtual.part import Rate as Rate
 from infra.cluster.virtual.realtime import Latency
 from infra.errors import ClusterError
-from infra.explain import syntax, unknown_key, what_is_wrong
+from infra.explain import syntax, what_is_wrong
 
 PRESETS = Path(__file__).resolve().parents[3] / "deployments" / "clusters"
 
@@ -334,24 +332,6 @@ def described(values: dict[str, Any], where: str) -> Description:
     """Check a description's values; ClusterError names the first key that is wrong."""
     try:
         file = _File.model_validate_json(json.dumps(values, default=str), strict=True)
-        return Description.model_validate(_spread_out(file, values, where))
+        return Description.model_validate(spread_out(file.cluster, values, where, Description))
     except ValidationError as error:
         raise ClusterError(f"{where}: {what_is_wrong(error, _File)}") from error
-
-
-def _spread_out(file: _File, values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The values with the short table as the constants that it stands for."""
-    spread = deepcopy({key: value for key, value in values.items() if key != "cluster"})
-    for key, path, value in constants_of(file.cluster, file.nodes.workers):
-        if not put(spread, path, value):
-            raise ClusterError(f"{where}: cluster.{key} and {path} say the same; leave one of them out")
-    named = [path for each in file.assumptions for path in _constants_named(each, where)]
-    return {**spread, "assumptions": sorted({*named, *guessed(file.cluster)})}
-
-
-def _constants_named(name: str, where: str) -> tuple[str, ...]:
-    paths = dotted(name)
-    known = dict(constants(Description))
-    if not paths or any(path not in known for path in paths):
-        raise ClusterError(f"{where}: assumptions: {unknown_key(name.split('.'), _File)}")
-    return paths

@@ -1,14 +1,12 @@
 """The constants of the virtual cluster: each says what, its unit and where it is from."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
+from infra.cluster.virtual.constants import constants
 from infra.cluster.virtual.description import PRESETS, Description, Rate, described, load_description
 from infra.errors import ClusterError
 
@@ -32,16 +30,6 @@ SOURCES = (
     "the one whose CRDs tests use",
 )
 UNITS = {"_s": "second", "_gib": "GiB", "_mib": "MiB", "_gib_per_s": "GiB per second", "_per_s": "per second"}
-
-
-def constants(part: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Every constant by its dotted name."""
-    for name, field in part.model_fields.items():
-        inner: Any = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel) and inner is not Rate:
-            yield from constants(inner, f"{prefix}{name}.")
-        elif f"{prefix}{name}" not in ("name", "source"):
-            yield f"{prefix}{name}", field
 
 
 CONSTANTS = dict(constants(Description))
@@ -86,10 +74,32 @@ def test_every_preset_loads_and_says_where_it_is_from(preset: str) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"nodes": {"worker": 3}}, "nodes.worker: extra inputs"),
-        ({"csi": {"restore_s": -1}}, "csi.restore_s: value error, must not be negative"),
-        ({"nodes": {"workers": 0}}, "nodes.workers: input should be greater"),
-        ({"csi": {"restore_lock": "perhaps"}}, "csi.restore_lock: input should be a valid boolean"),
+        ({"nodes": {"worker": 3}}, "nodes.worker is not a key; did you mean nodes.workers?"),
+        ({"csi": {"restore_s": -1}}, "csi.restore_s is -1; it must not be negative"),
+        ({"nodes": {"workers": 0}}, "nodes.workers is 0; it must be greater than or equal to 1"),
+        ({"csi": {"restore_lock": "perhaps"}}, "csi.restore_lock is 'perhaps'; it must be true or false"),
+        ({"cluster": {"osds": 0}}, "cluster.osds is 0; it must be greater than or equal to 3"),
+        ({"cluster": {"attach_s": -2}}, "cluster.attach_s is -2; it must not be negative"),
+        ({"cluster": {"import_s": float("nan")}}, "cluster.import_s is nan; it must be a finite number"),
+        ({"cluster": {"nodes": "9"}}, "cluster.nodes is '9'; it must be a whole number"),
+        ({"cluster": {"node": 9}}, "cluster.node is not a key; did you mean cluster.nodes?"),
+        (
+            {"cluster": {"provisionr": {}}},
+            "cluster.provisionr is not a key; did you mean cluster.provis",
+        ),
+        ({"cluster": {"kubelet": {"qbs": 1}}}, "cluster.kubelet."),
+        ({"cluster": {"nic_gbit_per_s": 0}}, "cluster.nic_gbit_per_s is 0; it must be greater than 0"),
+        ({"cluster": 4}, "cluster is 4; it must be a table of keys"),
+        ({"clusters": {"nodes": 4}}, "clusters is not a key; did you mean cluster?"),
+        ({"nodes": {"osds": 9}}, "nodes.osds is not a key; did you mean cluster.osds?"),
+        (
+            {"cluster": {"nodes": 4}, "nodes": {"workers": 5}},
+            "cluster.nodes and nodes.workers say the same; leave one of them out",
+        ),
+        (
+            {"assumptions": ["cluster.attach"]},
+            "assumptions: cluster.attach is not a constant; did you mean cluster.attach",
+        ),
     ],
 )
 def test_a_wrong_description_is_one_line_that_names_the_key(values: dict[str, Any], said: str) -> None:
