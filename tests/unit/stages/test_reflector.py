@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from infra.cluster.kinds import VM
@@ -8,26 +9,24 @@ from infra.errors import Gone, Throttled, Unavailable
 from tests.unit.stages.fakes import ScriptedCluster, StepClock, event, obj
 
 
+class Enough(Exception):
+    """As many notices as were asked for."""
+
+
 def observe(cluster: ScriptedCluster, clock: StepClock, n: int) -> tuple[list[Notice], Reflector]:
     """The first `n` notices."""
     reflector = Reflector(cluster, Scope(VM, "ns"), clock)  # type: ignore[arg-type]
 
     found: list[Notice] = []
 
-    async def collect() -> None:
-        full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def take(notice: Notice) -> None:
+        found.append(notice)
+        if len(found) == n:
+            raise Enough
 
-        def take(notice: Notice) -> None:
-            found.append(notice)
-            if len(found) == n:
-                full.set_result(None)
-
-        following = asyncio.ensure_future(reflector.follow(take))
-        await full
-        following.cancel()
-
-    asyncio.run(asyncio.wait_for(collect(), 5))
-    return found[:n], reflector
+    with suppress(Enough):
+        asyncio.run(asyncio.wait_for(reflector.follow(take), 5))
+    return found, reflector
 
 
 def batch(ns: int, *events: Any) -> WatchBatch:
