@@ -111,6 +111,19 @@ class Limits(Section):
     watch_gap_s: Seconds = Field(1.0, description="a longer gap of a watch is a reason, seconds")
 
 
+class Compare(Section):
+    """What `virtscale compare` calls a regression, when this run is the baseline."""
+
+    confidence: float = Field(
+        0.95, gt=0, lt=1, description="with which all intervals of a comparison hold together"
+    )
+    end_to_end_share: Positive = Field(0.05, description="slower end to end than this is a regression")
+    percentile_share: Positive = Field(0.05, description="the same of a percentile of the VMs' times")
+    io_rate_share: Positive = Field(0.05, description="fewer IO operations per second than this")
+    io_latency_share: Positive = Field(0.1, description="a longer IO latency than this")
+    jitter_share: Positive = Field(0.1, description="a larger maximum of jitter or network latency than this")
+
+
 class Profile(Section):
     """A whole run: what is made, how many, how fast, and what still counts as valid."""
 
@@ -132,6 +145,7 @@ class Profile(Section):
     stop_limit_s: Seconds = Field(3600, description="longest wait for a batch to be halted, seconds")
     quiesce: Quiesce = Quiesce()
     limits: Limits = Limits()
+    compare: Compare = Compare()
 
     @model_validator(mode="after")
     def _clones_fit(self) -> Self:
@@ -174,9 +188,9 @@ def with_stages(profile: Profile, stages: Sequence[str], where: str = "--stages"
 
 
 def profile_hash(profile: Profile) -> str:
-    """SHA-256 of what the profile measures; which of its stages run now is left out.
+    """SHA-256 of what the profile measures; which of its stages run now, and thresholds, are left out.
 
     Two runs with equal hashes did the same; a run id is bound to one hash.
     """
-    content = profile.model_dump(mode="json", exclude={"stages"})
+    content = profile.model_dump(mode="json", exclude={"stages", "compare"})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
