@@ -36,7 +36,7 @@ class Latency(Part):
     stall_us: float = Field(
         50.0,
         gt=0,
-        description="length of a stall, median, us; derived from the latency study (54/55 in 3 days, 65 in 5)",
+        description="length of a stall, median, us; derived from the latency study (54/55 and 65 us)",
     )
     stall_spread: float = Field(
         0.03, gt=0, description="spread of that, standard deviation of its log; assumption"

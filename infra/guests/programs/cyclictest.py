@@ -35,9 +35,7 @@ def head(run: ToolRun, tool: str) -> dict[str, Any]:
 
 def _latencies(run: ToolRun, cpu: int) -> Histogram:
     samples = int(run.seconds * 1e6 / int(run.option("-i", "--interval") or 1000))
-    return drawn(
-        run.draws, f"{run.vm} cyclictest {run.name} {cpu}", samples, wake_ups(run.model, run.noisy)
-    )
+    return drawn(run.draws, f"{run.vm} cyclictest {run.name} {cpu}", samples, wake_ups(run.model, run.noisy))
 
 
 def _thread(found: Histogram, cpu: int, slots: int) -> dict[str, object]:

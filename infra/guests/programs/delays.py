@@ -7,6 +7,7 @@ so a maximum is the highest bin that happened to be hit: it grows with the numbe
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import exp, log, sqrt
 from statistics import NormalDist
 
@@ -32,7 +33,7 @@ Histogram = dict[int, int]
 def lognormal(median_us: float, spread: float) -> Shares:
     """Probability of each step."""
     below = [_below(step * STEP_US, median_us, spread) for step in range(_STEPS + 1)]
-    return [high - low for low, high in zip(below, below[1:], strict=False)]
+    return [high - low for low, high in pairwise(below)]
 
 
 def _below(value_us: float, median_us: float, spread: float) -> float:

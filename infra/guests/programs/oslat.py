@@ -33,7 +33,9 @@ def _gaps(run: ToolRun, cpu: int) -> Histogram:
     ordinary = by_microsecond(seldom(share, exponential(model.noise_us)))
     stalls = [each * model.stall_per_s * run.seconds for each in stall_lengths(run)]
     # a stall is one turn: as shares of all turns, so that their number is drawn, too
-    long = drawn(run.draws, f"{name} stalls", turns, [1.0 - sum(stalls) / turns, *(s / turns for s in stalls)])
+    long = drawn(
+        run.draws, f"{name} stalls", turns, [1.0 - sum(stalls) / turns, *(s / turns for s in stalls)]
+    )
     short = drawn(run.draws, name, long.pop(0), ordinary)
     return merged([{max(1, value): count} for value, count in short.items()] + [_lengths(long)])
 

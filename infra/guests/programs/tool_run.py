@@ -53,7 +53,13 @@ class ToolRun:
     @property
     def system(self) -> dict[str, Any]:
         """What uname says."""
-        return {"sysname": "Linux", "nodename": self.vm, "release": KERNEL, "version": RT, "machine": "x86_64"}
+        return {
+            "sysname": "Linux",
+            "nodename": self.vm,
+            "release": KERNEL,
+            "version": RT,
+            "machine": "x86_64",
+        }
 
 
 def seconds_of(text: str) -> float:

@@ -77,8 +77,8 @@ def start(machine: Machine, files: dict[str, bytes], arguments: tuple[str, ...],
         raise GuestError(f"guest {machine.vm}: systemd-run: a unit's name and a command are needed")
     if unit_named(machine, files, names[0]) is not None:
         raise GuestError(
-            f"guest {machine.vm}: Failed to start transient service unit: Unit {names[0]}.service was already "
-            "loaded or has a fragment file."
+            f"guest {machine.vm}: Failed to start transient service unit: Unit {names[0]}.service "
+            "was already loaded or has a fragment file."
         )
     keep(files, Unit(names[0], argv, boot_id(machine), now_ns))
     return f"Running as unit: {names[0]}.service\n".encode()
