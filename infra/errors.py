@@ -6,7 +6,9 @@
       StageError              a stage could not finish (exit 1)
       StoreError              the result store is away or refuses (exit 2 before a run, 1 within)
         InUse                 another process is at work on the same run
+        StoreAway             the store does not answer now; it may later
       GuestError              a guest could not be reached or used
+        ToolOutputError       what a guest's tool wrote is not to be trusted, and where
       ClusterError            the cluster's answer, by what the caller can do about it
         Unreachable           no such context, or no answer from the API server at all
         NotFound              404
@@ -55,8 +57,21 @@ class InUse(StoreError):
     """Another process is at work on the same run: its objects are not to be touched."""
 
 
+class StoreAway(StoreError):
+    """The store does not answer, or answers that it cannot now: nothing of ours is wrong."""
+
+
 class GuestError(VirtscaleError):
     """A guest could not be reached or did not do what it was asked."""
+
+
+class ToolOutputError(GuestError):
+    """What a tool wrote cannot be read, or contradicts itself: nothing of it may be used."""
+
+    def __init__(self, tool: str, position: str, problem: str) -> None:
+        """Say which tool's output, where in it (a line, or a path within its document) and what is wrong."""
+        super().__init__(f"{tool} output, {position}: {problem}")
+        self.tool, self.position, self.problem = tool, position, problem
 
 
 class ClusterError(VirtscaleError):

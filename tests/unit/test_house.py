@@ -25,6 +25,7 @@ PURE = (
     "tasks.charts",
     "tasks.report",
     "tasks.report_text",
+    "tasks.tool_output",
 )
 BROAD = {"Exception", "BaseException"}
 MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users)/\w")

@@ -1,0 +1,195 @@
+"""PURE. What fio writes twice must agree: the checks that turn damage into an error."""
+
+import re
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from tasks.analysis.histograms import Bin, Histogram, fio_rank, percentile_bins
+from tasks.tool_output.fio_bins import BY_MIDDLE, BY_NAME, LAST, Edges, edges, index_of
+from tasks.tool_output.reading import Document, integer, mapping, number, text, under
+
+QUARTER_OF_AN_HOUR_S = 900
+FURTHEST_ZONE_S = 14 * 3600
+
+_SIZE = re.compile(r"(\d+)([kmg]?)(?:i?b)?", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_VARIABLE_SIZE = {"bsrange", "bssplit", "bs_unaligned", "blocksize_unaligned", "kb_base", "blocksize_range"}
+
+
+def check_clock(document: Document, root: dict[str, Any]) -> int:
+    """The epoch milliseconds at which fio wrote the document; its three spellings have to agree."""
+    seconds = integer(document, root, "timestamp", least=1)
+    ms = integer(document, root, "timestamp_ms") if "timestamp_ms" in root else seconds * 1000
+    document.check(ms // 1000 == seconds, "timestamp_ms", f'{ms} is not in the second of "timestamp"')
+    if "time" in root:
+        _check_time(document, text(document, root, "time"), seconds)
+    return ms
+
+
+def _check_time(document: Document, written: str, seconds: int) -> None:
+    try:
+        local = datetime.strptime(written, "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC)
+    except ValueError:
+        document.wrong("time", f"not a time as fio writes it: {written!r}")
+    ahead = int(local.timestamp()) - seconds
+    document.check(
+        ahead % QUARTER_OF_AN_HOUR_S == 0
+        and abs(ahead) <= FURTHEST_ZONE_S
+        and written == f"{local:%a %b %e %T %Y}",
+        "time",
+        f'{written!r} is not the time of "timestamp" in any time zone',
+    )
+
+
+def check_direction(
+    document: Document, found: dict[str, Any], path: str, options: dict[str, str], failed: bool
+) -> None:
+    """Rates, totals, bytes and N of one direction agree; `options` are empty when blocks may be missing."""
+    total_ios, io_bytes, runtime = (
+        integer(document, found, name, path) for name in ("total_ios", "io_bytes", "runtime")
+    )
+    bw_bytes, n = integer(document, found, "bw_bytes", path), found["clat_ns"]["N"]
+    iops = number(document, found, "iops", path)
+    true_iops = 1000 * total_ios / runtime if runtime else 0.0
+    true_bw = 1000 * io_bytes // runtime if runtime else 0
+    _equal(document, integer(document, found, "io_kbytes", path), io_bytes >> 10, under(path, "io_kbytes"))
+    _equal(document, bw_bytes, true_bw, under(path, "bw_bytes"))
+    _equal(document, integer(document, found, "bw", path), bw_bytes >> 10, under(path, "bw"))
+    document.check(
+        abs(iops - true_iops) <= 1e-6 + 1e-9 * true_iops,
+        under(path, "iops"),
+        f"{iops} is not {total_ios} IOs in {runtime} ms",
+    )
+    whole = not failed and not found.get("short_ios") and not found.get("drop_ios")
+    if n > total_ios or (whole and n and n != total_ios):
+        document.wrong(under(path, "total_ios"), f"{total_ios} IOs, but {n} latencies")
+    if whole and runtime:
+        _check_bytes(document, io_bytes, total_ios, under(path, "io_bytes"), options)
+
+
+def _equal(document: Document, value: int, expected: int, path: str) -> None:
+    if value != expected:
+        document.wrong(path, f"{value}, but the other figures give {expected}")
+
+
+def _check_bytes(
+    document: Document, io_bytes: int, total_ios: int, path: str, options: dict[str, str]
+) -> None:
+    written = options.get("bs") or options.get("blocksize") or ""
+    size = _SIZE.fullmatch(written)
+    if not size or _VARIABLE_SIZE & options.keys():
+        return
+    block = int(size[1]) * _FACTORS[size[2].lower()]
+    document.check(
+        io_bytes == total_ios * block, path, f"{io_bytes} bytes are not {total_ios} IOs of {written}"
+    )
+
+
+def check_latency(
+    document: Document, found: dict[str, Any], path: str, n: int
+) -> tuple[tuple[tuple[float, int], ...], Histogram | None]:
+    """Percentiles and bins of one metric, after they, N, min, max and mean agreed. No bins: None."""
+    least, most = integer(document, found, "min", path), integer(document, found, "max", path)
+    mean = number(document, found, "mean", path)
+    if not n:
+        empty = not (least or most or mean or found.get("percentile") or found.get("bins"))
+        document.check(empty, path, "N is 0, yet there are values")
+        return (), None
+    document.check(least <= mean + 1e-6 and mean <= most + 1e-6, path, "not min <= mean <= max")
+    percentiles = _percentiles(document, found, path)
+    if "bins" not in found:
+        _check_range(document, percentiles, path, (least, most))
+        return percentiles, None
+    bins = _bins(document, mapping(document, found, "bins", path), under(path, "bins"))
+    _check_bins(document, bins, path, (n, least, most, mean))
+    _check_percentiles(document, percentiles, bins, path)
+    return percentiles, bins
+
+
+def _percentiles(document: Document, found: dict[str, Any], path: str) -> tuple[tuple[float, int], ...]:
+    """Fio's own, without the padding keys 0.00 that fio 3.1 wrote."""
+    if "percentile" not in found:
+        return ()
+    holder, inside = mapping(document, found, "percentile", path), under(path, "percentile")
+    pairs = []
+    for key in holder:
+        value = integer(document, holder, key, inside)
+        try:
+            q = float(key)
+        except ValueError:
+            document.wrong(under(inside, key), "not a percentile")
+        document.check(0 <= q <= 100, under(inside, key), "not a percentile from 0 to 100")
+        document.check(
+            value in BY_MIDDLE, under(inside, key), f"{value} ns is not the middle of a bin of fio's"
+        )
+        if q:
+            pairs.append((q, value))
+    for (q, value), (next_q, next_value) in pairwise(pairs):
+        document.check(q < next_q and value <= next_value, inside, f"not in order at {next_q}")
+    return tuple(pairs)
+
+
+def _check_range(
+    document: Document, percentiles: tuple[tuple[float, int], ...], path: str, ends: tuple[int, int]
+) -> None:
+    least, most = (index_of(each) for each in ends)
+    for q, value in percentiles:
+        within = least <= BY_MIDDLE[value].at <= most
+        document.check(within, path, f"percentile {q} is not between min and max")
+
+
+def _bins(document: Document, holder: dict[str, Any], path: str) -> Histogram:
+    try:
+        ranges = [BY_NAME[key] for key in holder]
+    except KeyError as unknown:
+        document.wrong(under(path, str(unknown.args[0])), "not the middle of a bin of fio's")
+    for key, count in holder.items():
+        if type(count) is not int or count <= 0:
+            document.wrong(under(path, key), "a whole number > 0 is expected")
+    _check_order(document, ranges, list(holder), path)
+    return tuple(
+        Bin(lower, upper, count) for (_, lower, upper), count in zip(ranges, holder.values(), strict=True)
+    )
+
+
+def _check_order(document: Document, ranges: list[Edges], keys: list[str], path: str) -> None:
+    if any(a.at >= b.at for a, b in pairwise(ranges)):
+        at = next(i for i, (a, b) in enumerate(pairwise(ranges)) if a.at >= b.at)
+        document.wrong(under(path, keys[at + 1]), "the bins are not in order")
+
+
+def _check_bins(document: Document, bins: Histogram, path: str, figures: tuple[int, int, int, float]) -> None:
+    n, least, most, mean = figures
+    counted = sum(each.count for each in bins)
+    document.check(counted == n, under(path, "bins"), f"the bins hold {counted} latencies, N is {n}")
+    first, last = bins[0], bins[-1]
+    open_end = last.upper_ns == edges(LAST).upper_ns
+    document.check(
+        first.lower_ns <= least < first.upper_ns, under(path, "min"), f"{least} is not in the first bin"
+    )
+    document.check(
+        last.lower_ns <= most and (open_end or most < last.upper_ns),
+        under(path, "max"),
+        f"{most} is not in the last bin",
+    )
+    lower = sum(each.lower_ns * each.count for each in bins) / n
+    upper = sum((each.upper_ns - 1) * each.count for each in bins) / n
+    document.check(
+        lower <= mean * (1 + 1e-9) + 1e-6 and (open_end or mean <= upper * (1 + 1e-9) + 1e-6),
+        under(path, "mean"),
+        f"{mean} is not a mean of these bins ({lower:.0f} to {upper:.0f})",
+    )
+
+
+def _check_percentiles(
+    document: Document, percentiles: tuple[tuple[float, int], ...], bins: Histogram, path: str
+) -> None:
+    if not percentiles:
+        return
+    true = percentile_bins(bins, [q for q, _ in percentiles], rank=fio_rank)
+    for (q, value), at in zip(percentiles, true, strict=True):
+        if at is None or at.middle_ns != value:
+            document.wrong(
+                under(path, "percentile"), f"{q} % is {value} ns, but the bins give {at and at.middle_ns}"
+            )
