@@ -8,6 +8,7 @@ from typing import Any
 from infra.clock import Clock
 from infra.cluster.kinds import EVENT, Kind
 from infra.cluster.port import Cluster, Object, Scope
+from infra.cluster.virtual.component_rates import ComponentRates
 from infra.cluster.virtual.description import Description, Rate
 from infra.cluster.virtual.draws import Draws
 from infra.cluster.virtual.faults import Faults
@@ -32,6 +33,7 @@ class ControlPlane:
         faults: Faults,
     ) -> None:
         self.client = client
+        self.rates = ComponentRates(client, description)
         self.clock = clock
         self.description = description
         self.draws = draws
@@ -126,9 +128,12 @@ class Latest:
     def _forget(self, what: str, obj: Object, _: Object | None) -> None:
         if not self._written:
             return
-        written = self._written.get(key_of(obj))
-        if written is not None and (what == "DELETED" or _version(obj) >= _version(written)):
-            del self._written[key_of(obj)]
+        key = key_of(obj)
+        written = self._written.get(key)
+        if written is not None and (
+            written is obj or what == "DELETED" or _version(obj) >= _version(written)
+        ):
+            del self._written[key]
 
     def get(self, key: Key) -> Object | None:
         """The newest known state; None when the object is not known."""

@@ -136,10 +136,7 @@ class Hub:
 
     def publish(self, change: Change) -> None:
         """Keep a change for delivery `lag_s` after the first of its batch."""
-        history = self._history
-        if len(history) == history.maxlen:
-            self._dropped_version = history[0][0]
-        history.append(change)
+        self._history.append(change)
         # What is pending is always the end of the history: `open` relies on it.
         if self._open or self._pending:
             if not self._pending:
@@ -156,8 +153,9 @@ class Hub:
 
     def open(self, namespace: str, matches: Predicate | None, resource_version: int) -> WatchStream:
         """Start a watch after a resource version; Gone when that is no longer in history."""
-        if resource_version < self._dropped_version:
-            raise Gone(f"too old resource version: {resource_version} ({self._dropped_version})")
+        oldest = self._oldest()
+        if resource_version < oldest:
+            raise Gone(f"too old resource version: {resource_version} ({oldest})")
         stream = WatchStream(self, namespace, matches, resource_version)
         undelivered = len(self._pending)
         known = list(self._history)
@@ -166,6 +164,11 @@ class Hub:
             stream.offer(missed, [change[1] for change in missed])
         self._open = (*self._open, stream)
         return stream
+
+    def _oldest(self) -> int:
+        """The oldest version that can be resumed: as the watch cache of a real server reckons it."""
+        history = self._history
+        return history[0][0] - 1 if len(history) == history.maxlen else self._dropped_version
 
     def drop(self, stream: WatchStream) -> None:
         """Forget a watch."""

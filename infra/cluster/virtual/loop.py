@@ -51,6 +51,10 @@ class _Handle:
             self._callback(*self._args)
 
 
+def _raise(error: BaseException) -> None:
+    raise error
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """Runs tasks in a fixed order on a clock of integer nanoseconds that never waits.
 
@@ -66,7 +70,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._stopping = False
         self._closed = False
         self._generators: WeakSet[Any] = WeakSet()
-        self._exception: BaseException | None = None
 
     def time(self) -> float:
         """Virtual seconds, for asyncio's own timeouts."""
@@ -144,31 +147,28 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._finalize)
         asyncio._set_running_loop(self)
         try:
-            while not self._stopping:
-                self._turn()
+            self._run()
         finally:
             self._running = False
             asyncio._set_running_loop(None)
             sys.set_asyncgen_hooks(*hooks)
 
-    def _turn(self) -> None:
-        ready = self._ready
-        while ready:
-            callback, args = ready.popleft()
-            callback(*args)
-            if self._exception is not None:
-                error, self._exception = self._exception, None
-                raise error
-        if self._stopping:
-            return
-        if not self._instants:
-            raise Deadlock(self._who_waits())
-        self.now_ns = when = heappop(self._instants)
-        for due, arguments in self._due.pop(when):
-            if arguments is not None:
-                ready.append((due, arguments))
-            elif not due.done():
-                due.set_result(None)
+    def _run(self) -> None:
+        ready, instants, due_at = self._ready, self._instants, self._due
+        while True:
+            while ready:
+                callback, args = ready.popleft()
+                callback(*args)
+            if self._stopping:
+                return
+            if not instants:
+                raise Deadlock(self._who_waits())
+            self.now_ns = when = heappop(instants)
+            for due, arguments in due_at.pop(when):
+                if arguments is not None:
+                    ready.append((due, arguments))
+                elif not due.done():
+                    due.set_result(None)
 
     def _who_waits(self) -> str:
         names = sorted({task.get_name() for task in asyncio.all_tasks(self)})
@@ -218,7 +218,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Leave the loop with the error: an exception nobody waits for is a bug in the model."""
         error = context.get("exception")
         if error is not None and self._running:
-            self._exception = error
+            self._ready.appendleft((_raise, (error,)))
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Same as the default: there is no other handler."""

@@ -35,22 +35,21 @@ def merge(target: Any, patch: Any) -> Any:
     if not isinstance(target, dict):
         target = {}
     result: dict[str, Any] | None = None
-    for key, value in patch.items():
+    for key, new in patch.items():
         old = target.get(key)
-        if value is None:
-            if key in target:
-                result = dict(target) if result is None else result
-                del result[key]
-            continue
-        if isinstance(value, dict):
-            new = merge(old, value)
+        if isinstance(new, dict):
+            new = merge(old, new)
             if new is old and key in target:
                 continue
-        elif value == old and type(value) is type(old):
+        elif new is None:
+            if key in target:
+                result = target.copy() if result is None else result
+                del result[key]
             continue
-        else:
-            new = value
-        result = dict(target) if result is None else result
+        elif new == old and type(new) is type(old):
+            continue
+        if result is None:
+            result = target.copy()
         result[key] = new
     return target if result is None else result
 
@@ -191,16 +190,19 @@ class Store:
         old, new = pair
         if new is old or dry_run:
             return new
-        meta = dict(new["metadata"])
-        if self._spec_changed(ref.kind, pair, change):
-            meta["generation"] = old["metadata"].get("generation", 1) + 1
-        new = {**new, "metadata": meta}
+        kind, namespace, name = ref
+        before = old["metadata"]
+        new = new.copy()
+        new["metadata"] = meta = new["metadata"].copy()
+        if self._spec_changed(kind, pair, change):
+            meta["generation"] = before.get("generation", 1) + 1
         self._stamp(meta)
-        self._index(ref, new, old)
+        if meta.get("ownerReferences") is not before.get("ownerReferences"):
+            self._index(ref, new, old)
         if "deletionTimestamp" in meta and not meta.get("finalizers"):
             return self._remove(ref, new)
-        self.objects(ref.kind)[ref.namespace, ref.name] = new
-        self._publish(ref.kind, "MODIFIED", new, old)
+        self._objects[kind][namespace, name] = new
+        self._publish(kind, "MODIFIED", new, old)
         return new
 
     def _spec_changed(self, kind: Kind, pair: tuple[Object, Object], change: Object) -> bool:

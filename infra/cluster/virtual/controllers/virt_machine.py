@@ -57,7 +57,7 @@ class VirtualMachineController:
         owners = obj["metadata"].get("ownerReferences")
         if not owners or owners[0]["kind"] != VM.kind:
             return
-        if what == "MODIFIED" and before is not None and _news(obj) == _news(before):
+        if what == "MODIFIED" and before is not None and not _differs(obj, before):
             return
         if what == "ADDED" and obj["kind"] == DATA_VOLUME.kind and "status" in obj:
             # only a list shows a DataVolume for the first time with a status: its VM is listed too
@@ -178,6 +178,13 @@ class VirtualMachineController:
         if vm.get("status") is not None and merge(old, wanted) is old:
             return vm
         return self._vms.wrote(await self._api.patch(Ref(VM, *key), {"status": wanted}, subresource="status"))
+
+
+def _differs(owned: Object, before: Object) -> bool:
+    same = owned.get("status") is before.get("status")
+    if same and "deletionTimestamp" not in owned["metadata"]:
+        return False
+    return _news(owned) != _news(before)
 
 
 def _news(owned: Object) -> tuple[object, ...]:
