@@ -19,6 +19,7 @@ from infra.cluster.virtual.controllers.cdi_data_volumes import DataVolumes
 from infra.cluster.virtual.controllers.csi_provisioner import Provisioner
 from infra.cluster.virtual.controllers.csi_snapshots import Snapshotter
 from infra.cluster.virtual.controllers.kubelet import Kubelets
+from infra.cluster.virtual.controllers.node_selection import NodeSelection
 from infra.cluster.virtual.controllers.scheduler import Scheduler
 from infra.cluster.virtual.controllers.virt_handler import Handlers
 from infra.cluster.virtual.controllers.virt_instance import InstanceController
@@ -27,6 +28,7 @@ from infra.cluster.virtual.controllers.volume_attachment import Attachments
 from infra.cluster.virtual.controllers.volume_binder import Binder
 from infra.cluster.virtual.description import Description, Rate
 from infra.cluster.virtual.draws import Draws
+from infra.cluster.virtual.realtime_nodes import realtime_nodes
 
 
 def add_controllers(plane: ControlPlane) -> Provisioner:
@@ -45,6 +47,7 @@ def add_controllers(plane: ControlPlane) -> Provisioner:
     provisioner = Provisioner(plane)
     Snapshotter(plane, manager)
     Scheduler(plane)
+    NodeSelection(plane)
     Kubelets(plane)
     return provisioner
 
@@ -108,6 +111,7 @@ def initial_objects(description: Description, draws: Draws, background_pods: int
         ),
     ]
     objects += [node_object(description, draws, number) for number in range(description.nodes.workers)]
+    objects += realtime_nodes(description)
     return objects + [_background_pod(description, number) for number in range(background_pods)]
 
 

@@ -63,6 +63,11 @@ def quantity(text: str) -> float:
     return float(text)
 
 
+def _is_closed(spec: Object) -> bool:
+    """Cordoned, or tainted: pods that tolerate a taint name their node, see node_selection.py."""
+    return bool(spec.get("unschedulable") or spec.get("taints"))
+
+
 class Scheduler:
     """Places pods one at a time."""
 
@@ -87,7 +92,7 @@ class Scheduler:
     def _node_changed(self, what: str, obj: Object, _: Object | None) -> None:
         name, status = obj["metadata"]["name"], obj.get("status", {})
         room = status.get("allocatable")
-        if what == "DELETED" or name in self._nodes or not room or obj.get("spec", {}).get("unschedulable"):
+        if what == "DELETED" or name in self._nodes or not room or _is_closed(obj.get("spec", {})):
             return
         names = (name for image in status.get("images") or () for name in image.get("names") or ())
         reports = any("virt-launcher" in name for name in names)
@@ -115,7 +120,7 @@ class Scheduler:
         if what == "DELETED":
             self._release(key)
         elif node is None:
-            if "deletionTimestamp" not in meta and key not in self._placed:
+            if "nodeSelector" not in obj["spec"] and "deletionTimestamp" not in meta and key not in self._placed:
                 self.queue.add(key)
         elif key not in self._placed and node in self._nodes:
             self._take(key, obj, self._nodes[node])

@@ -135,6 +135,9 @@ class InstanceController:
         }
         if volumes:
             spec["volumes"] = volumes
+        if "nodeSelector" in vmi["spec"]:
+            spec["nodeSelector"] = vmi["spec"]["nodeSelector"]
+            spec["tolerations"] = vmi["spec"].get("tolerations") or []
         return {
             "apiVersion": POD.api_version,
             "kind": POD.kind,
