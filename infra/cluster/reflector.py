@@ -40,12 +40,16 @@ Notice = Listed | Changed | Gap
 
 
 class Reflector:
-    """Observes one scope; `resumed`, `relists` and `broken` count what happened to its watch."""
+    """Observes one scope; `resumed`, `relists` and `broken` count what happened to its watch.
+
+    `looks` is False from the moment at which a watch was lost until its Gap.
+    """
 
     def __init__(self, cluster: Cluster, scope: Scope, clock: Clock) -> None:
         self.resumed = 0
         self.relists = 0
         self.broken = 0
+        self.looks = True
         self._cluster = cluster
         self._scope = scope
         self._clock = clock
@@ -67,17 +71,20 @@ class Reflector:
                 await self._breathe()
             except Gone as error:
                 self.relists += 1
-                lost_ns = self._heard_ns
+                self.looks, lost_ns = False, self._heard_ns
                 if self._said_nothing():
                     await self._pause(error)
                 listed = await self._list()
+                self.looks = True
                 take(Gap(lost_ns, listed.ns))
                 take(listed)
             except TRANSIENT as error:
                 self.broken += 1
-                lost_ns = self._heard_ns
+                self.looks, lost_ns = False, self._heard_ns
                 await self._pause(error)
-                take(Gap(lost_ns, await self._answered()))
+                answered_ns = await self._answered()
+                self.looks = True
+                take(Gap(lost_ns, answered_ns))
 
     async def _watch(self) -> None:
         self._opened_ns = self._clock.now_ns()
