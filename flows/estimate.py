@@ -4,7 +4,7 @@ Times are known for a virtual cluster only, because its description says what ea
 the sums of the slowest queues, right to about a third. For every other cluster they are None.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.cluster.virtual.description import Description
@@ -13,6 +13,9 @@ from tasks.profile import Batches, Profile
 GIB_PER_TIB = 1024
 COPIES = 3
 """Replicas that Ceph keeps of a block pool by default."""
+DEPLOY_CALLS = {"cdi": 13, "controller_manager": 6, "virt_controller": 4}
+BOOT_CALLS = {"virt_controller": 11, "attacher": 1, "controller_manager": 1, "scheduler": 1}
+"""Rate-limited calls of each client per VM; counted on the virtual cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +107,28 @@ def _sizes(section: Batches) -> str:
     return f"{sizes} VMs" + (f", {section.repeats} times" if section.repeats > 1 else "")
 
 
+def deploy_queues_s(vms: int, sources: int, cluster: Description) -> dict[str, float]:
+    """What `vms` clones queue for, and how long each queue is by itself, seconds."""
+    csi = cluster.csi
+    at_once = min(sources, vms) if csi.restore_lock else csi.workers
+    restores = "restores of one snapshot" if at_once == 1 else f"restores, {at_once:,} at once"
+    calls = {"provisioner": csi.calls, **DEPLOY_CALLS}
+    return {restores: vms * csi.restore_s / at_once, **_calls_s(vms, calls, cluster)}
+
+
 def deploy_s(vms: int, sources: int, cluster: Description) -> float:
-    """Seconds until `vms` clones are bound: restores queue per snapshot, claims at the provisioner."""
-    csi, qps = cluster.csi, cluster.rates.provisioner.qps
-    restores = (
-        vms * csi.restore_s / min(sources, vms) if csi.restore_lock else vms * csi.restore_s / csi.workers
-    )
-    claims = vms * csi.calls / qps if cluster.limits_on and qps else 0.0
-    return csi.unlocked_s + max(restores, claims)
+    """Seconds until `vms` clones are bound: the longest queue, and what nobody waits for."""
+    return cluster.csi.unlocked_s + max(deploy_queues_s(vms, sources, cluster).values())
+
+
+def _calls_s(vms: int, calls: Mapping[str, float], cluster: Description) -> dict[str, float]:
+    """Seconds that each client needs for its calls under its own rate limit."""
+    rates = {name: getattr(cluster.rates, name) for name in calls}
+    return {
+        f"QPS {rate.qps:g} of {name.replace('_', '-')}": max(0.0, vms * calls[name] - rate.burst) / rate.qps
+        for name, rate in rates.items()
+        if cluster.limits_on and rate.qps
+    }
 
 
 def delete_s(vms: int, cluster: Description) -> float:
@@ -119,15 +136,36 @@ def delete_s(vms: int, cluster: Description) -> float:
     return vms * cluster.csi.delete_s / cluster.csi.delete_workers + cluster.csi.delete_s
 
 
-def boot_s(vms: int, cluster: Description) -> float:
-    """Seconds until `vms` started VMs answer, and are halted again: attachments queue, guests share CPUs."""
+def boot_queues_s(vms: int, cluster: Description) -> dict[str, float]:
+    """What `vms` started VMs queue for, and how long each queue is by itself, seconds."""
     attach, guest, nodes = cluster.attach, cluster.guest, cluster.nodes
     slow = attach.overload_factor if attach.overload and vms > attach.overload_above else 1.0
-    attaching = vms * attach.attach_s * slow / attach.workers
-    per_node = vms / nodes.workers
-    booting = guest.boot_work_s * max(1.0, per_node / nodes.cpu)
-    single = cluster.kubelet.start_s + cluster.virt.domain_start_s + guest.command_after_s
-    return attaching + booting + single + vms * attach.detach_s / attach.workers
+    moved_gib = vms * (guest.copy_up_mib + guest.read_mib) / 1024
+    waves = -(-vms // (nodes.workers * cluster.kubelet.parallel))
+    return {
+        "attaching volumes": vms * attach.attach_s * slow / attach.workers,
+        "the storage's bandwidth": moved_gib / guest.disk_gib_per_s,
+        "boot work on the nodes' CPUs": guest.boot_work_s * vms / (nodes.workers * nodes.cpu),
+        "pods starting on a node": waves * cluster.kubelet.start_s,
+        **_calls_s(vms, BOOT_CALLS, cluster),
+    }
+
+
+def storm_s(vms: int, cluster: Description) -> float:
+    """Seconds until `vms` started VMs answer: the longest queue, and what one VM alone takes."""
+    guest = cluster.guest
+    alone = cluster.kubelet.start_s + cluster.virt.domain_start_s + guest.boot_work_s + guest.command_after_s
+    return max(boot_queues_s(vms, cluster).values()) + alone
+
+
+def boot_s(vms: int, cluster: Description) -> float:
+    """Seconds until `vms` started VMs answer and are halted again."""
+    return storm_s(vms, cluster) + vms * cluster.attach.detach_s / cluster.attach.workers
+
+
+def longest(queues_s: Mapping[str, float]) -> str:
+    """The queue that everything else waits for."""
+    return max(queues_s, key=lambda name: queues_s[name])
 
 
 def total_s(stages: Sequence[PlannedStage]) -> float | None:

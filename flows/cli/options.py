@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from flows.study import refused
+from infra.cluster.virtual.description import load_description
 from tasks.profile import Profile, load_profile, with_stages
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,13 +61,24 @@ def profile_options(command: F) -> F:
     return command
 
 
-def resolved_profile(name: str, sets: Sequence[str], stages: str | None) -> Profile:
-    """The profile that the three options ask for.
+def resolved_profile(name: str, sets: Sequence[str], stages: str | None, cluster: str = "") -> Profile:
+    """The profile that the options ask for; how many golden sources a cluster's file says goes before it.
 
     Raises:
         ProfileError: one of them is wrong.
+        InvalidRun: the description of the virtual cluster is wrong.
     """
-    profile = load_profile(name, sets)
+    profile = load_profile(name, [*sources_of(cluster), *sets])
     if stages is None:
         return profile
     return with_stages(profile, [each.strip() for each in stages.split(",") if each.strip()])
+
+
+def sources_of(cluster: str) -> list[str]:
+    """The `--set` that the file of a virtual cluster stands for."""
+    kind, _, preset = cluster.partition(":")
+    if kind != "virtual" or not preset:
+        return []
+    with refused():
+        sources = load_description(preset).golden_sources
+    return [f"golden_image.sources={sources}"] if sources else []

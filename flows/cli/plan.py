@@ -1,7 +1,7 @@
 """`virtscale plan`: what a run would create, how long that takes, how much it needs; nothing is touched."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from tempfile import TemporaryDirectory
 
@@ -9,12 +9,27 @@ import click
 
 from flows.cli.options import cluster_option, json_option, profile_options, resolved_profile
 from flows.cli.text import table
-from flows.estimate import GIB_PER_TIB, Needs, PlannedStage, largest, needs, planned_stages, total_s
+from flows.estimate import (
+    GIB_PER_TIB,
+    Needs,
+    PlannedStage,
+    boot_queues_s,
+    deploy_queues_s,
+    deploy_s,
+    largest,
+    longest,
+    needs,
+    planned_stages,
+    storm_s,
+    total_s,
+)
 from flows.study import refused
 from infra.cluster.kinds import NODE
 from infra.cluster.port import Object, Scope, list_all
 from infra.cluster.virtual.description import Description, load_description
 from infra.world import WorldSpec, open_world
+from tasks.capacity import Fit, fit
+from tasks.nodes import need_of, rooms
 from tasks.profile import Profile
 from tasks.report_text import human_duration
 from tasks.run import new_run_id
@@ -26,19 +41,20 @@ from tasks.run import new_run_id
 @json_option
 def plan(*, profile_name: str, sets: Sequence[str], stages: str | None, cluster: str, as_json: bool) -> None:
     """Tell what `run` with the same options would do. Nothing is created or changed."""
-    profile = resolved_profile(profile_name, sets, stages)
+    profile = resolved_profile(profile_name, sets, stages, cluster)
     with refused():
         description = description_of(cluster)
-        nodes = workers(cluster, profile)
+        nodes, room = workers(cluster, profile)
     planned = planned_stages(profile, description)
     if as_json:
-        click.echo(json.dumps(as_object(profile, planned, nodes)))
+        click.echo(json.dumps(as_object(profile, planned, nodes) | {"fits": room and room.fits}))
         return
     click.echo(f"{profile.name} on {cluster} ({len(nodes):,} workers, {largest(profile):,} VMs largest)")
     rows = [(each.stage, each.what, each.creates, about(each.about_s)) for each in planned]
     whole = ("all", "", "", about(total_s(planned)))
     click.echo(table([("stage", "what", "creates", "about"), *rows, whole]))
-    click.echo("\n".join(last_lines(profile, needs(profile), nodes, description)))
+    lines = [*narrow_lines(profile, description), *last_lines(profile, needs(profile), nodes, description)]
+    click.echo("\n".join([*lines, *fit_lines(room)]))
 
 
 def description_of(cluster: str) -> Description | None:
@@ -51,13 +67,18 @@ def description_of(cluster: str) -> Description | None:
     return load_description(name or "study") if kind == "virtual" else None
 
 
-def workers(cluster: str, profile: Profile) -> list[Object]:
-    """The nodes that take VMs; read only, with a store that is thrown away."""
+def workers(cluster: str, profile: Profile) -> tuple[list[Object], Fit | None]:
+    """The nodes that take VMs, and whether the largest batch fits; read only, into a store thrown away."""
     with TemporaryDirectory() as store:
         spec = WorldSpec(new_run_id(), store, cluster, background_pods=profile.background_pods)
         with open_world(spec) as world:
             nodes = world.run(list_all(world.cluster, Scope(NODE))).items
-    return [node for node in nodes if "devices.kubevirt.io/kvm" in node["status"].get("allocatable", {})]
+            free = [room.free for room in world.run(rooms(world))]
+    vms = largest(profile)
+    room = fit(vms, need_of(profile.vm), free) if vms else None
+    return [
+        node for node in nodes if "devices.kubevirt.io/kvm" in node["status"].get("allocatable", {})
+    ], room
 
 
 def about(seconds: float | None) -> str:
@@ -80,6 +101,33 @@ def last_lines(
     vm = profile.vm
     share = f"; largest node share {-(-need.vms // len(nodes)):,} of {pods(nodes):,} pods" if nodes else ""
     return [*lines, f"needs   {need.vms:,} x {vm.cores} CPU, {vm.memory_gib:g} GiB{share}"]
+
+
+def narrow_lines(profile: Profile, description: Description | None) -> list[str]:
+    """What the largest deploy and the largest storm take on a virtual cluster, and what they wait for."""
+    if description is None:
+        return []
+    lines, sources = [], profile.golden_image.sources
+    if "deploy" in profile.stages:
+        n = max(profile.deploy.batches)
+        queues_s, whole_s = deploy_queues_s(n, sources, description), deploy_s(n, sources, description)
+        lines.append(f"deploy  {n:,} VMs at once: {about(whole_s)}; most of it {narrowest(queues_s)}")
+    if "boot" in profile.stages:
+        n = max(profile.boot.batches)
+        queues_s, whole_s = boot_queues_s(n, description), storm_s(n, description)
+        lines.append(f"storm   {n:,} VMs at once: {about(whole_s)}; most of it {narrowest(queues_s)}")
+    return lines
+
+
+def narrowest(queues_s: Mapping[str, float]) -> str:
+    """The longest queue and its time."""
+    name = longest(queues_s)
+    return f"{name} ({about(queues_s[name])})"
+
+
+def fit_lines(room: Fit | None) -> list[str]:
+    """Said only when the largest batch does not fit."""
+    return [] if room is None or room.fits else [f"room    too little: {room.needed}; {room.found}"]
 
 
 def tib(gib: float) -> str:

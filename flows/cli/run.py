@@ -68,7 +68,9 @@ def requested(options: Mapping[str, Any]) -> RunRequest:
         ProfileError: one of them is wrong.
     """
     own = {name: options[name] for name in ("cluster", "store", "seed", "faults", "keep")}
-    profile = resolved_profile(options["profile_name"], options["sets"], options["stages"])
+    profile = resolved_profile(
+        options["profile_name"], options["sets"], options["stages"], options["cluster"]
+    )
     run_id = new_run_id() if options["run_id"] is None else check_run_id(options["run_id"])
     return RunRequest(run_id=run_id, profile=profile, **own)
 
