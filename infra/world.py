@@ -24,6 +24,7 @@ from infra.cluster.virtual.runtime import VirtualCluster
 from infra.errors import Forbidden, NotFound
 from infra.guests.none import NoGuests
 from infra.guests.port import Guests
+from infra.guests.programs.latency import LatencyPrograms
 from infra.guests.virtual import VirtualGuests
 from infra.results.manifest import nonce_of
 from infra.results.open import open_store, spool_folder
@@ -136,6 +137,7 @@ def _virtual(spec: WorldSpec) -> Iterator[World]:
     description = description_of(spec.cluster)
     inside = VirtualCluster(description, spec.seed, load_faults(spec.faults))
     results = _results(spec, "virtual")
+    guests = _virtual_guests(inside)
     try:
         inside.open(results.last_state(), spec.background_pods)
         yield World(
@@ -148,7 +150,7 @@ def _virtual(spec: WorldSpec) -> Iterator[World]:
                 "preset": description.name,
             },
             cluster=inside.client,
-            guests=VirtualGuests(inside.plane.machines, inside.loop, description.guest, description.probing),
+            guests=guests,
             clock=inside.server.clock,
             results=results,
             runtime=inside,
@@ -156,6 +158,15 @@ def _virtual(spec: WorldSpec) -> Iterator[World]:
     finally:
         inside.close()
         results.close()
+
+
+def _virtual_guests(inside: VirtualCluster) -> VirtualGuests:
+    machines, loop, description = inside.plane.machines, inside.loop, inside.description
+    guests = VirtualGuests(machines, loop, description.guest, description.probing)
+    latency = LatencyPrograms(machines, loop, description.latency, inside.plane.draws)
+    guests.programs.update(latency.programs)
+    guests.before_use = latency.catch_up
+    return guests
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from infra.cluster.virtual.description import Guest, Probing
 from infra.cluster.virtual.loop import VirtualLoop
@@ -30,9 +30,10 @@ class VirtualGuests:
         self._aimed_ns: dict[str, int] = {}
         self._buffer: list[Answer] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._files: dict[str, dict[str, bytes]] = {}
         self.programs: dict[str, Program] = {}
         """What is installed in every guest, by name; see `infra.guests.programs`."""
+        self.before_use: Callable[[Machine, dict[str, bytes]], None] = lambda machine, files: None
+        """Called before anything in a guest is looked at: what ran meanwhile writes its files."""
         machines.on_sshd = self._sshd
 
     def arm(self, vms: Iterable[str]) -> None:
@@ -94,21 +95,21 @@ class VirtualGuests:
         Raises:
             GuestError: the guest is off or has no sshd, the program failed or took longer than that.
         """
-        await self._connected(vm)
+        files = await self._connected(vm)
         name, *arguments = shlex.split(command)
         program = self.programs.get(name)
         if program is None:
             return b""
-        invocation = Invocation(vm, tuple(arguments), self._files.setdefault(vm, {}))
+        invocation = Invocation(vm, tuple(arguments), files)
         try:
             return await asyncio.wait_for(program(invocation), timeout_s)
         except TimeoutError as error:
             raise GuestError(f"guest {vm}: {name} did not end within {timeout_s:g} s") from error
 
     async def put(self, vm: str, path: str, content: bytes) -> None:
-        """Write a file in the guest's memory disk; it is gone when the VM is deleted with this world."""
-        await self._connected(vm)
-        self._files.setdefault(vm, {})[path] = content
+        """Write a file on the guest's disk; it goes with the disk."""
+        files = await self._connected(vm)
+        files[path] = content
 
     async def fetch(self, vm: str, path: str) -> bytes:
         """Read a file.
@@ -116,15 +117,18 @@ class VirtualGuests:
         Raises:
             GuestError: the guest is off, or there is no such file.
         """
-        await self._connected(vm)
+        files = await self._connected(vm)
         try:
-            return self._files.get(vm, {})[path]
+            return files[path]
         except KeyError:
             raise GuestError(f"guest {vm}: {path}: no such file") from None
 
-    async def _connected(self, vm: str) -> None:
-        """One command over an open connection takes its time, whatever it does."""
+    async def _connected(self, vm: str) -> dict[str, bytes]:
+        """The guest's files; one command over an open connection takes its time, whatever it does."""
         machine = self._machines.machine(vm)
         if machine is None or machine.sshd_ns is None:
             raise GuestError(f"guest {vm}: no sshd answers; is it running?")
         await self._loop.wake_at(self._loop.now_ns + round(COMMAND_S * 1e9))
+        files = self._machines.files.setdefault(machine.disk, {})
+        self.before_use(machine, files)
+        return files

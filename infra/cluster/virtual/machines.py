@@ -5,13 +5,16 @@ This is the truth behind the observations: a prober sees it later, through its o
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from infra.clock import Clock
 from infra.cluster.virtual.capacity import SharedCapacity
 from infra.cluster.virtual.description import Description
 from infra.cluster.virtual.draws import Draws
+
+KEPT = "/var/lib/"
+"""What of a guest's files outlives the process that models it."""
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class Machines:
         guest = description.guest
         self._storage = SharedCapacity(clock, guest.disk_gib_per_s * 1024, 1024.0)
         self._booted: dict[str, int] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
+        """Files of the guests, by disk and path."""
         self.on_sshd: Callable[[Machine], None] = lambda machine: None
 
     def power_on(self, vm: str, disk: str, node: str, *, boots: bool) -> None:
@@ -80,6 +85,7 @@ class Machines:
     def forget_disk(self, disk: str) -> None:
         """The disk was deleted."""
         self._booted.pop(disk, None)
+        self.files.pop(disk, None)
 
     def dump(self) -> dict[str, Any]:
         """How often each disk has booted: what a later first boot depends on."""
@@ -88,3 +94,20 @@ class Machines:
     def load(self, state: dict[str, Any]) -> None:
         """Take the content of a `dump`."""
         self._booted = dict(state)
+
+    def dump_running(self) -> list[dict[str, Any]]:
+        """The guests that are up, with what they hold on their disks (paths of `KEPT`)."""
+        running = (machine for machine in self._running.values() if machine.sshd_ns is not None)
+        return [asdict(machine) | {"files": self._kept(machine.disk)} for machine in running]
+
+    def _kept(self, disk: str) -> dict[str, str]:
+        files = self.files.get(disk, {})
+        return {path: body.decode("latin-1") for path, body in files.items() if path.startswith(KEPT)}
+
+    def load_running(self, state: list[dict[str, Any]]) -> None:
+        """Take the content of a `dump_running`: these guests are up since then."""
+        for saved in state:
+            machine = Machine(**{name: value for name, value in saved.items() if name != "files"})
+            self._running[machine.vm] = machine
+            texts = saved["files"].items()
+            self.files[machine.disk] = {path: text.encode("latin-1") for path, text in texts}

@@ -48,6 +48,7 @@ class VirtualCluster:
             self.loop.now_ns = saved["now_ns"]
             self.server.store.load(saved["store"])
             self.plane.machines.load(saved["disks"])
+            self.plane.machines.load_running(saved.get("running", []))
         else:
             seed_objects(
                 self.server.store,
@@ -72,6 +73,7 @@ class VirtualCluster:
             "now_ns": self.loop.now_ns,
             "store": self.server.store.dump(),
             "disks": self.plane.machines.dump(),
+            "running": self.plane.machines.dump_running(),
         }
         body = orjson.dumps(saved)
         _LATEST.clear()

@@ -120,7 +120,8 @@ class Scheduler:
         if what == "DELETED":
             self._release(key)
         elif node is None:
-            if "nodeSelector" not in obj["spec"] and "deletionTimestamp" not in meta and key not in self._placed:
+            waits = "deletionTimestamp" not in meta and "nodeSelector" not in obj["spec"]
+            if waits and key not in self._placed:
                 self.queue.add(key)
         elif key not in self._placed and node in self._nodes:
             self._take(key, obj, self._nodes[node])
