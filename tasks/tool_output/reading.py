@@ -29,7 +29,7 @@ class Document:
         except orjson.JSONDecodeError as error:
             self.root = None
             position = f"line {self.lines_before + error.lineno} column {error.colno}"
-            raise ToolOutputError(tool, position, f"not JSON: {error.msg}") from error
+            raise ToolOutputError(tool, position, f"not JSON: {error.msg}{_beginning(data)}") from error
 
     def wrong(self, path: str, problem: str) -> NoReturn:
         """Refuse the document for what stands at `path`."""
@@ -103,6 +103,13 @@ def text(document: Document, holder: Mapping[str, Any], key: str, path: str = ""
     if not isinstance(value, str):
         document.wrong(under(path, key), f"text is expected, not {_words(value)}")
     return value
+
+
+def _beginning(data: bytes) -> str:
+    """The first line, when the output is something else than JSON from its start."""
+    lines = data.decode(errors="replace").split("\n")
+    first = next((line.strip() for line in lines if line.strip()), "")
+    return "" if first.startswith("{") else f"; it begins with {first[:_WORDS]!r}"
 
 
 def _words(value: Any) -> str:
