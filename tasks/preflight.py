@@ -12,6 +12,8 @@ from infra import manifests
 from infra.cluster.kinds import (
     DATA_SOURCE,
     DATA_VOLUME,
+    DESCHEDULER,
+    MACHINE_CONFIG_POOL,
     NAMESPACE,
     NODE,
     POD,
@@ -44,10 +46,6 @@ from tasks.quiesce import PROBE_KEY, api_answer_s
 from tasks.requests import is_marked, resent
 
 STAGE = "preflight"
-MACHINE_CONFIG_POOL = Kind(
-    "MachineConfigPool", "machineconfiguration.openshift.io", "v1", "machineconfigpools", namespaced=False
-)
-DESCHEDULER = Kind("KubeDescheduler", "operator.openshift.io", "v1", "kubedeschedulers")
 QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas")
 
 

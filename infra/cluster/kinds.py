@@ -91,6 +91,53 @@ SUBJECT_ACCESS_REVIEW = Kind(
     status_subresource=False,
 )
 
+SELF_SUBJECT_REVIEW = Kind(
+    "SelfSubjectReview",
+    "authentication.k8s.io",
+    "v1",
+    "selfsubjectreviews",
+    namespaced=False,
+    status_subresource=False,
+)
+
+HYPERCONVERGED = Kind("HyperConverged", "hco.kubevirt.io", "v1beta1", "hyperconvergeds")
+KUBELET_CONFIG = Kind(
+    "KubeletConfig", "machineconfiguration.openshift.io", "v1", "kubeletconfigs", namespaced=False
+)
+MACHINE_CONFIG = Kind(
+    "MachineConfig",
+    "machineconfiguration.openshift.io",
+    "v1",
+    "machineconfigs",
+    namespaced=False,
+    status_subresource=False,
+)
+MACHINE_CONFIG_POOL = Kind(
+    "MachineConfigPool", "machineconfiguration.openshift.io", "v1", "machineconfigpools", namespaced=False
+)
+TUNED = Kind("Tuned", "tuned.openshift.io", "v1", "tuneds")
+TUNED_PROFILE = Kind("Profile", "tuned.openshift.io", "v1", "profiles")
+NETWORK_POLICY = Kind(
+    "NodeNetworkConfigurationPolicy",
+    "nmstate.io",
+    "v1",
+    "nodenetworkconfigurationpolicies",
+    namespaced=False,
+)
+NETWORK_ENACTMENT = Kind(
+    "NodeNetworkConfigurationEnactment",
+    "nmstate.io",
+    "v1beta1",
+    "nodenetworkconfigurationenactments",
+    namespaced=False,
+)
+STORAGE_CLUSTER = Kind("StorageCluster", "ocs.openshift.io", "v1", "storageclusters")
+SCHEDULER_CONFIG = Kind("Scheduler", "config.openshift.io", "v1", "schedulers", namespaced=False)
+DESCHEDULER = Kind("KubeDescheduler", "operator.openshift.io", "v1", "kubedeschedulers")
+INGRESS_CONTROLLER = Kind("IngressController", "operator.openshift.io", "v1", "ingresscontrollers")
+ETCD = Kind("Etcd", "operator.openshift.io", "v1", "etcds", namespaced=False)
+DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
+
 KINDS: tuple[Kind, ...] = (
     VM,
     VMI,
@@ -118,6 +165,21 @@ KINDS: tuple[Kind, ...] = (
     ROLE,
     ROLE_BINDING,
     SUBJECT_ACCESS_REVIEW,
+    SELF_SUBJECT_REVIEW,
+    HYPERCONVERGED,
+    KUBELET_CONFIG,
+    MACHINE_CONFIG,
+    MACHINE_CONFIG_POOL,
+    TUNED,
+    TUNED_PROFILE,
+    NETWORK_POLICY,
+    NETWORK_ENACTMENT,
+    STORAGE_CLUSTER,
+    SCHEDULER_CONFIG,
+    DESCHEDULER,
+    INGRESS_CONTROLLER,
+    ETCD,
+    DEPLOYMENT,
 )
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in KINDS}

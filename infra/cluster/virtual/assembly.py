@@ -3,7 +3,6 @@
 from infra.cluster.kinds import (
     KUBEVIRT,
     NAMESPACE,
-    NODE,
     POD,
     SNAPSHOT_CLASS,
     STORAGE_CLASS,
@@ -11,7 +10,7 @@ from infra.cluster.kinds import (
     VM,
 )
 from infra.cluster.port import Object
-from infra.cluster.virtual.api import ApiServer, VirtualClient
+from infra.cluster.virtual.api import ApiServer
 from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.controllers import virt_api
 from infra.cluster.virtual.controllers.cdi_clone_populator import ClonePopulator
@@ -26,15 +25,16 @@ from infra.cluster.virtual.controllers.virt_instance import InstanceController
 from infra.cluster.virtual.controllers.virt_machine import VirtualMachineController
 from infra.cluster.virtual.controllers.volume_attachment import Attachments
 from infra.cluster.virtual.controllers.volume_binder import Binder
-from infra.cluster.virtual.description import Description, Rate
+from infra.cluster.virtual.description import Description
 from infra.cluster.virtual.draws import Draws
 from infra.cluster.virtual.realtime_nodes import realtime_nodes
+from infra.cluster.virtual.nodes import node_object
 
 
 def add_controllers(plane: ControlPlane) -> Provisioner:
     """Register every controller with a control plane; returns the one whose lock counts aborts."""
     rates = plane.description.rates
-    virt = plane.client(rates.virt_controller)
+    virt = plane.rates.client("virt_controller")
     VirtualMachineController(plane, virt)
     InstanceController(plane, virt)
     Handlers(plane)
@@ -52,11 +52,9 @@ def add_controllers(plane: ControlPlane) -> Provisioner:
     return provisioner
 
 
-def add_subresources(server: ApiServer) -> None:
+def add_subresources(server: ApiServer, plane: ControlPlane) -> None:
     """Let virt-api serve start and stop: all replicas together have one bucket."""
-    description = server.description
-    rate, replicas = description.rates.virt_api, description.virt.api_replicas
-    api: VirtualClient = server.client(Rate(qps=rate.qps * replicas, burst=rate.burst * replicas))
+    api = plane.rates.client("virt_api", replicas=server.description.virt.api_replicas)
 
     async def start(namespace: str, name: str, body: Object) -> None:
         await virt_api.start(api, namespace, name, body)
@@ -125,41 +123,3 @@ def _background_pod(description: Description, number: int) -> Object:
     conditions = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Ready")]
     status = {"phase": "Running", "conditions": conditions}
     return _object(POD, f"background-{number:05d}", "default", spec=spec, status=status)
-
-
-def node_object(description: Description, draws: Draws, number: int) -> Object:
-    """One worker; other pods' requests are taken off its allocatable CPU."""
-    nodes = description.nodes
-    name = f"worker-{number:03d}"
-    spread = 1 + nodes.background_spread * (2 * draws.uniform("background cpu", name) - 1)
-    cpu = round(1000 * (nodes.cpu - nodes.background_cpu * spread))
-    room = {
-        "cpu": f"{cpu}m",
-        "memory": f"{nodes.memory_gib}Gi",
-        "pods": str(nodes.max_pods),
-        "devices.kubevirt.io/kvm": str(nodes.kvm_devices),
-    }
-    status = {
-        "capacity": {**room, "cpu": str(nodes.cpu)},
-        "allocatable": room,
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "nodeInfo": {"kubeletVersion": description.kubernetes},
-        "images": _images(description, draws, name),
-    }
-    labels = {
-        "node-role.kubernetes.io/worker": "",
-        "kubevirt.io/schedulable": "true",
-        "kubernetes.io/hostname": name,
-    }
-    node = _object(NODE, name, spec={}, status=status)
-    node["metadata"]["labels"] = labels
-    return node
-
-
-def _images(description: Description, draws: Draws, name: str) -> list[Object]:
-    """The images a node reports: with a limit, the launcher's is among the largest only by chance."""
-    nodes = description.nodes
-    limit = nodes.status_max_images
-    reported = limit < 0 or draws.uniform("launcher image reported", name) < limit / nodes.images
-    launcher = {"names": ["virt-launcher"], "sizeBytes": round(nodes.image_gib * 2**30)}
-    return [launcher] if reported else []

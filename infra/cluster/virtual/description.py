@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from infra.cluster.virtual.openshift import OpenShift, Untuned
 from infra.cluster.virtual.own import OwnCluster, spread_out
 from infra.cluster.virtual.part import Part
 from infra.cluster.virtual.part import Rate as Rate
@@ -292,6 +293,8 @@ class Description(Part):
     guest: Guest = Guest()
     latency: Latency = Latency()
     probing: Probing = Probing()
+    openshift: OpenShift = OpenShift()
+    untuned: Untuned = Untuned()
 
     @property
     def provisioner(self) -> str:

@@ -16,6 +16,12 @@ class TokenBucket:
         self._next_ns = -(10**18)
         self.throttled_ns = 0
 
+    def reload(self, qps: float, burst: int) -> None:
+        """Another limit from now on, its bucket full."""
+        self._interval_ns = round(1e9 / qps) if qps > 0 else 0
+        self._credit_ns = self._interval_ns * max(0, burst - 1)
+        self._next_ns = -(10**18)
+
     def reserve(self, now_ns: int) -> int:
         """Take a token; returns the moment at which the call may leave."""
         if not self._interval_ns:

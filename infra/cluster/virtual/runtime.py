@@ -59,7 +59,7 @@ class VirtualCluster:
 
     async def _start(self) -> None:
         self.provisioner = add_controllers(self.plane)
-        add_subresources(self.server)
+        add_subresources(self.server, self.plane)
         await self.plane.start()
         await self.server.clock.sleep(SETTLE_S)
 

@@ -19,6 +19,7 @@ SOURCES = (
     "reference implementation guide",
     "pvc-vs-snapshot-clone",
     "KubeVirt",
+    "machine-config-operator",
     "HCO",
     "CDI",
     "kube-scheduler",

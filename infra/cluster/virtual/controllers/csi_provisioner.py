@@ -13,7 +13,7 @@ class Provisioner:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._api = plane.client(plane.description.rates.provisioner)
+        self._api = plane.rates.client("provisioner")
         self._csi = plane.description.csi
         self._claims = plane.informer(PVC).cache
         self._volumes = plane.informer(PV).cache

@@ -49,7 +49,7 @@ class Kubelets:
 
     def _client(self, node: str) -> Cluster:
         if node not in self._clients:
-            self._clients[node] = self._plane.client(self._plane.description.rates.kubelet)
+            self._clients[node] = self._plane.rates.client("kubelet", node)
         return self._clients[node]
 
     def _slot(self, node: str) -> asyncio.Semaphore:

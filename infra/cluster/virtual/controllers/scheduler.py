@@ -40,6 +40,14 @@ class NodeState:
             and self.used_pods < min(self.pods, self.kvm)
         )
 
+    def take_room_of(self, other: "NodeState") -> bool:
+        """Take what another state of the same node says of its room; False when that is nothing new."""
+        room = (other.cpu, other.memory, other.pods, other.kvm, other.has_image)
+        if room == (self.cpu, self.memory, self.pods, self.kvm, self.has_image):
+            return False
+        self.cpu, self.memory, self.pods, self.kvm, self.has_image = room
+        return True
+
 
 def allocation_score(node: NodeState) -> int:
     """LeastAllocated plus BalancedAllocation, each 0 to 100 and truncated as upstream does."""
@@ -61,6 +69,20 @@ def quantity(text: str) -> float:
         if text.endswith(suffix):
             return float(text[: -len(suffix)]) * factor
     return float(text)
+
+
+def _node_state(obj: Object) -> NodeState:
+    status = obj["status"]
+    room = status["allocatable"]
+    names = (name for image in status.get("images") or () for name in image.get("names") or ())
+    return NodeState(
+        obj["metadata"]["name"],
+        quantity(room["cpu"]) * (1 if room["cpu"].endswith("m") else 1000),
+        quantity(room["memory"]),
+        int(quantity(room["pods"])),
+        int(quantity(room.get("devices.kubevirt.io/kvm", room["pods"]))),
+        any("virt-launcher" in name for name in names),
+    )
 
 
 def _is_closed(spec: Object) -> bool:
@@ -90,21 +112,14 @@ class Scheduler:
         plane.informer(POD).on_change(self._pod_changed)
 
     def _node_changed(self, what: str, obj: Object, _: Object | None) -> None:
-        name, status = obj["metadata"]["name"], obj.get("status", {})
-        room = status.get("allocatable")
-        if what == "DELETED" or name in self._nodes or not room or _is_closed(obj.get("spec", {})):
+        name, room = obj["metadata"]["name"], obj.get("status", {}).get("allocatable")
+        if what == "DELETED" or not room or _is_closed(obj.get("spec", {})):
             return
-        names = (name for image in status.get("images") or () for name in image.get("names") or ())
-        reports = any("virt-launcher" in name for name in names)
-        node = NodeState(
-            name,
-            quantity(room["cpu"]) * (1 if room["cpu"].endswith("m") else 1000),
-            quantity(room["memory"]),
-            int(quantity(room["pods"])),
-            int(quantity(room.get("devices.kubevirt.io/kvm", room["pods"]))),
-            reports,
-        )
-        self._nodes[name] = node
+        node, known = _node_state(obj), self._nodes.get(name)
+        if known is None:
+            self._nodes[name] = node
+        elif not known.take_room_of(node):
+            return
         self._order = [self._nodes[name] for name in sorted(self._nodes)]
         for place, node in enumerate(self._order):
             node.place = place

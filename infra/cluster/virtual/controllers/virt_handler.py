@@ -23,7 +23,7 @@ class Handlers:
 
     def _client(self, node: str) -> Cluster:
         if node not in self._clients:
-            self._clients[node] = self._plane.client(self._plane.description.rates.virt_handler)
+            self._clients[node] = self._plane.rates.client("virt_handler", node)
         return self._clients[node]
 
     def _changed(self, what: str, obj: Object, _: Object | None) -> None:

@@ -36,7 +36,7 @@ class Attachments:
     def __init__(self, plane: ControlPlane, api: Cluster) -> None:
         self._plane = plane
         self._api = api
-        self._attacher = plane.client(plane.description.rates.attacher)
+        self._attacher = plane.rates.client("attacher")
         self._claims = plane.informer(PVC).cache
         self._cache = plane.informer(VOLUME_ATTACHMENT).cache
         self._wanted: dict[Key, list[str]] = {}
