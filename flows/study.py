@@ -28,7 +28,7 @@ from tasks.golden_image import golden_image
 from tasks.preflight import preflight
 from tasks.report_stage import write_report
 from tasks.run import RunRequest
-from tasks.run_manifest import Manifest, check_same_run, new_manifest, now
+from tasks.run_manifest import Manifest, check_same_run, comparability, new_manifest, now
 
 COMMITTED = frozenset({"preflight", "golden-image", "deploy", "boot"})
 """Stages whose commit says that they are done; the others are done again whenever they are asked for."""
@@ -79,6 +79,8 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
             for step in steps_to_take(request):
                 with cleaned_up(request, session, step):
                     take(request, session, step, run)
+        if "tuning" in request.profile.stages:
+            manifest["comparability"] = as_tuned(request)
         return finish(store, manifest)
 
 
@@ -100,6 +102,12 @@ def begin(store: ObjectStore, request: RunRequest) -> Manifest:
         manifest |= {key: found[key] for key in ("sessions", "objects_left")}
     write_manifest(store, request.run_id, manifest)
     return manifest
+
+
+def as_tuned(request: RunRequest) -> dict[str, Any]:
+    """The comparability keys once more: when the run began, its tuning was not in force."""
+    with open_world(request.spec()) as world:
+        return comparability(request, world)
 
 
 def has_begun(store: ObjectStore, run_id: str) -> bool:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from infra.errors import ProfileError
+from infra.manifests import Disk, Machine, Mark, Source, virtual_machine
 from infra.results.manifest import check_same_profile
 from infra.world import World
 from tasks.profile import Profile, profile_hash
 from tasks.run import RunRequest
+from tasks.surroundings import surroundings
 
 SCHEMA = 1
 _PACKAGES = ("kubernetes", "polars", "prefect", "pyarrow", "pydantic", "altair")
@@ -38,7 +40,7 @@ def new_manifest(request: RunRequest, world: World) -> Manifest:
         "profile": request.profile.model_dump(mode="json"),
         "profile_sha256": profile_hash(request.profile),
         "versions": {**own_versions(), **world.versions},
-        "comparability": comparability(request.profile, world),
+        "comparability": comparability(request, world),
         "host": {"cpu_count": os.cpu_count(), "machine": platform.machine(), "system": platform.system()},
         "started_at": now(),
         "world_started_at": world.clock.wall().isoformat(),
@@ -50,26 +52,46 @@ def new_manifest(request: RunRequest, world: World) -> Manifest:
     }
 
 
-def comparability(profile: Profile, world: World) -> dict[str, Any]:
-    """The keys that must be equal for two runs to be compared; null: not known in this version."""
-    shape = profile.vm.model_dump(mode="json")
+def comparability(request: RunRequest, world: World) -> dict[str, Any]:
+    """The keys that must be equal for two runs to be compared; null: not known."""
+    profile, around = request.profile, world.run(surroundings(world, request))
     return {
         "world": world.name,
         "versions": dict(world.versions),
-        "tuning": None,
-        "vm": shape,
-        "vm_sha256": hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest(),
+        "tuning": around.tuning,
+        "vm": profile.vm.model_dump(mode="json", include={"cores", "memory_gib", "disk_gib"}),
+        "vm_manifest_sha256": manifest_sha256(),
+        "golden_image": profile.golden_image.model_dump(mode="json", include={"url", "size_gib"}),
         "golden_sources": profile.golden_image.sources,
         "storage_class": profile.vm.storage_class,
-        "volume_binding_mode": None,
+        "volume_binding_mode": around.volume_binding_mode,
         "access_mode": profile.vm.access_mode,
         "volume_mode": profile.vm.volume_mode,
-        "namespaces": 1,
-        "caller": None,
-        "prober_path": None,
-        "end_points": {"deploy": "deployed", "boot": "ssh_ready" if world.name == "virtual" else "running"},
+        "namespaces": {"of_vms": 1, "clones_cross": profile.namespace != profile.golden_namespace},
+        "caller": around.caller,
+        "prober_path": around.prober_path,
+        "end_points": {
+            "deploy": "deployed",
+            "boot": world.guests.steps[-1] if world.guests.steps else "running",
+        },
         "background_pods": profile.background_pods,
+        "workload": workload(profile),
+        "faults": faults_sha256(request.faults),
     }
+
+
+def manifest_sha256() -> str:
+    """The hash of what a VM's manifest says besides names, marks and values that are keys of their own."""
+    disk = Disk(1, "class", "ReadWriteMany", "Block")
+    mark = Mark("run", "nonce", "stage")
+    manifest = virtual_machine("vm", "namespace", mark, Machine(1, 1.0, disk), Source("golden", "source"))
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def workload(profile: Profile) -> dict[str, Any]:
+    """What is asked of the cluster: sizes, order, pace, limits; how often it is repeated changes nothing."""
+    sections = profile.model_dump(mode="json", include={"deploy", "boot", "io", "latency"})
+    return {name: {k: v for k, v in section.items() if k != "repeats"} for name, section in sections.items()}
 
 
 def own_versions() -> dict[str, str]:
@@ -100,7 +122,7 @@ def faults_sha256(path: str) -> str | None:
 
 
 def check_same_run(manifest: Mapping[str, Any], request: RunRequest) -> None:
-    """A run id belongs to one profile (its stages aside), cluster, seed and faults file.
+    """A run id belongs to one profile (its stages and thresholds aside), cluster, seed and faults file.
 
     Raises:
         ProfileError: the run of that id did something else.
@@ -119,7 +141,7 @@ def check_same_run(manifest: Mapping[str, Any], request: RunRequest) -> None:
 
 
 def _without_stages(profile: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in profile.items() if key != "stages"}
+    return {key: value for key, value in profile.items() if key not in {"stages", "compare"}}
 
 
 def _told(options: Mapping[str, Any], name: str) -> str:

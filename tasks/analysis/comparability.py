@@ -9,6 +9,7 @@ KEYS = {
     "tuning": "what is in force, above all the rate limits of KubeVirt's components",
     "vm": "cores, memory and disk of a VM",
     "vm_manifest_sha256": "everything else that the VM's manifest says",
+    "golden_image": "address and size of what is imported",
     "golden_sources": "snapshots that the VMs are cloned from",
     "storage_class": "of the root disks",
     "volume_binding_mode": "of that storage class",

@@ -40,7 +40,7 @@ class Metric(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One batch's value; None lies beyond `limit` (None: not known where); `error`: how wide it was observed."""
+    """One batch's value, None beyond `limit` (None: not known where); `error` is how wide it was observed."""
 
     value: float | None
     limit: float | None = None
@@ -177,7 +177,7 @@ def _log_ratio(baseline: Reading, run: Reading) -> float:
 
 
 def _observation(units: Sequence[Unit], baseline: Readings, run: Readings) -> float:
-    """The standard error that the observers' error bounds alone would give, each value uniform within its own."""
+    """The standard error by the observers' error bounds alone, each value uniform within its own."""
     of_size = Counter(size for size, _ in units)
     weights = {size: 1 / count / len(of_size) for size, count in of_size.items()}
     readings = [(unit[0], side[unit]) for unit in units for side in (baseline, run)]
