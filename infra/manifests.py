@@ -201,3 +201,27 @@ def clone_permission(name: str, namespace: str, mark: Mark, vms_namespace: str) 
 def namespace(name: str, mark: Mark) -> Object:
     """A namespace of ours."""
     return _object("v1", "Namespace", _metadata(name, "", mark))
+
+
+def heartbeat(kind: str, name: str, namespace: str, mark: Mark) -> Object:
+    """An inert object that lets a watch of its kind be heard: nobody acts on any of them.
+
+    A halted VM without disks, a pod that is held by a scheduling gate, a claim that waits for a
+    volume that never comes.
+    """
+    metadata = _metadata(name, namespace, mark)
+    if kind == "Pod":
+        container = {"name": "none", "image": "none"}
+        spec = {"schedulingGates": [{"name": "virtscale.io/heartbeat"}], "containers": [container]}
+        return _object("v1", kind, metadata, spec=spec)
+    if kind == "PersistentVolumeClaim":
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Mi"}},
+            "storageClassName": "",
+            "volumeName": f"{name}-none",
+        }
+        return _object("v1", kind, metadata, spec=spec)
+    domain = {"memory": {"guest": "64Mi"}, "devices": {}}
+    spec = {"runStrategy": "Halted", "template": {"spec": {"domain": domain}}}
+    return _object("kubevirt.io/v1", "VirtualMachine", metadata, spec=spec)

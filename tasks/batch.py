@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from infra.clock import Clock
+from tasks.journal import Journal
 from tasks.records import STEPS
 
 NS = 1e9
@@ -19,8 +20,10 @@ Moments = list[int | None]
 class Batch:
     """N VirtualMachines, released together at `released_ns`; index `i` is a VM throughout.
 
-    `finished` is done when no VM is open any more. Observers write into `seen` (and `not_yet`,
-    the last moment at which a step was seen not to hold, where an observer knows it).
+    `finished` is done when no VM is open any more. Observers write into `seen` and `not_yet`, the
+    last moment at which nothing had been heard of the step; `lag_ns` says how much later than it
+    happened that may have been heard, by step (None: not measured). `heard_ns` is how far the
+    stream whose events are being told had been heard before them.
     """
 
     def __init__(self, stage: str, names: Sequence[str]) -> None:
@@ -29,7 +32,11 @@ class Batch:
         self.names = list(names)
         self.index = {name: i for i, name in enumerate(names)}
         self.seen: dict[str, Moments] = {step: [None] * n for step in ("acknowledged", *STEPS[stage])}
-        self.not_yet: dict[str, Moments] = {}
+        self.not_yet: dict[str, Moments] = {step: [None] * n for step in self.seen}
+        self.lag_ns: dict[str, int | None] = {**dict.fromkeys(STEPS[stage]), "acknowledged": 0}
+        self.heard_ns = 0
+        self.journal = Journal()
+        self.cell: tuple[int, int] | None = None
         self.requested: Moments = [None] * n
         self.attempts = [0] * n
         self.state: list[str] = [""] * n
@@ -50,17 +57,22 @@ class Batch:
         """T0 of every step of every VM; what held before holds from then on."""
         self.released_ns = clock.now_ns()
         self.released_at = clock.wall()
+        self.journal.released_ns = self.released_ns
         for column in (*self.seen.values(), self.ended):
             for i, ns in enumerate(column):
                 if ns is not None:
                     column[i] = self.released_ns
         self._check()
 
-    def mark(self, step: str, i: int, ns: int) -> None:
-        """A step of an open VM was seen to hold; only the first time counts."""
+    def mark(self, step: str, i: int, ns: int, not_yet_ns: int | None = None) -> None:
+        """A step of an open VM was seen to hold; only the first time counts.
+
+        `not_yet_ns` defaults to how far the stream that is being told had been heard before.
+        """
         column = self.seen[step]
         if column[i] is None and not self.state[i]:
             column[i] = ns
+            self.not_yet[step][i] = self.heard_ns if not_yet_ns is None else not_yet_ns
 
     def succeed(self, i: int, ns: int | None) -> None:
         """A VM has reached the batch's end point, at `ns`."""
@@ -120,12 +132,29 @@ class Batch:
         }
         for step in STEPS[self.stage]:
             columns[f"{step}_s"] = self.seconds(self.seen[step])
-            if step in self.not_yet:
-                columns[f"{step}_error_s"] = self._errors(step)
+            columns[f"{step}_error_s"] = self.errors_s(step)
         return columns
 
-    def _errors(self, step: str) -> list[float | None]:
-        """From the last "not yet", or the release, to the first "yes"."""
-        pairs = zip(self.not_yet[step], self.seen[step], strict=True)
-        start = self.released_ns
-        return [None if a is None or b is None else (b - max(a, start)) / NS for a, b in pairs]
+    def errors_s(self, step: str) -> list[float | None]:
+        """From the last "not yet" to the first "yes"; null where nobody knows the first."""
+        pairs = zip(self.earliest(step), self.seen[step], strict=True)
+        return [None if a is None or b is None else (b - a) / NS for a, b in pairs]
+
+    def earliest(self, step: str) -> Moments:
+        """The earliest moment at which a step that was seen may have begun to hold, of each VM.
+
+        Not before the release, nor before the VM's own request left.
+        """
+        lag_ns = self.lag_ns[step]
+        if lag_ns is None:
+            return [None] * len(self)
+        start, rows = self.released_ns, zip(self.not_yet[step], self.seen[step], self.requested, strict=True)
+        return [
+            None if seen is None or heard is None else _floor(seen, (heard - lag_ns, start, asked or 0))
+            for heard, seen, asked in rows
+        ]
+
+
+def _floor(seen_ns: int, bounds: tuple[int, ...]) -> int:
+    """The latest bound that does not contradict what was seen."""
+    return max(ns for ns in (*bounds, 0) if ns <= seen_ns)

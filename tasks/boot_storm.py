@@ -9,7 +9,7 @@ holds its starts, placement and stops.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infra.cluster.kinds import POD, VM, VMI
@@ -24,6 +24,7 @@ from tasks.boot_vms import BootVm, chosen, ensure_boot_vms
 from tasks.deploy import headline, remove_vms
 from tasks.leftovers import boot_traces, count_leftovers
 from tasks.nodes import placement_rows, ready_nodes, rooms
+from tasks.heartbeats import heartbeats, intend_heartbeats
 from tasks.observing import Observers, View, observing
 from tasks.outcome import Circumstances, Outcome, outcome
 from tasks.profile import Profile
@@ -36,6 +37,7 @@ from tasks.stopping import STAGE, halt, running_instances, stop_vms
 STUDY_STEP = "ssh_banner"
 SYNC_TIMEOUT_S = 60.0
 SYNCS_AT_ONCE = 100
+_OF_INSTANCE = ("vmi_created", "vmi_scheduled", "running", "ip_known")
 
 
 @dataclass(slots=True)
@@ -53,7 +55,7 @@ class Boots:
         self.end_step = self.guests.steps[-1] if self.guests.steps else "running"
         self.nodes, self.addresses = [None] * n, [""] * n
         for step in self.guests.steps:
-            self.batch.not_yet[step] = [None] * n
+            self.batch.lag_ns[step] = 0
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -69,9 +71,8 @@ class Boots:
         i = batch.index.get(obj["metadata"]["name"])
         if i is None or batch.state[i] or event == "DELETED":
             return
-        seen = batch.seen
-        if seen["vmi_created"][i] is None:
-            seen["vmi_created"][i] = ns
+        if batch.seen["vmi_created"][i] is None:
+            batch.mark("vmi_created", i, ns)
         status = obj.get("status")
         phase = status.get("phase") if status else None
         if status and phase in ("Scheduled", "Running"):
@@ -167,6 +168,7 @@ def _storm(world: World, vms: list[BootVm]) -> Storm:
 
 
 async def _measure(world: World, profile: Profile, attempt: Attempt, storms: list[Storm]) -> dict[str, Any]:
+    intend_heartbeats(world, attempt, profile.namespace)
     vms = await ensure_boot_vms(world, profile, attempt)
     if profile.boot.prime and any(vm.ordinal == 1 for vm in vms):
         await _prime(world, profile, [vm for vm in vms if vm.ordinal == 1])
@@ -215,7 +217,7 @@ async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) 
     )
     attempt.add("placements", placement_rows(len(batch), boots.nodes, free, profile.vm))
     found = outcome(batch, circumstances, profile.limits)
-    return Outcome(found.batch, storm.rows(), found.percentiles)
+    return replace(found, vms=storm.rows())
 
 
 async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
@@ -230,8 +232,11 @@ async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
         acknowledged=boots.acknowledged,
     )
     labels = run_selector(world.run_id, STAGE)
-    views = View(Scope(VMI, where, labels), boots.instance), View(Scope(POD, where, labels), boots.pod)
-    async with observing(world, *views) as observers:
+    views = (
+        View(Scope(VMI, where, labels), boots.instance, steps=_OF_INSTANCE),
+        View(Scope(POD, where, labels), boots.pod, steps=("pod_scheduled",)),
+    )
+    async with observing(world, *views, batch=batch) as observers, heartbeats(world, observers, STAGE):
         await _probed(world, boots, observers, lambda: drive(world, batch, order, observers))
         return observers.longest_gap_s(batch.released_ns)
 

@@ -75,6 +75,7 @@ def _steps() -> list[tuple[Kind, str]]:
     """What is deleted in which order; "" is every name, "!name" every other than that."""
     return [
         (VM, ""),
+        (POD, ""),
         (DATA_VOLUME, f"!{IMAGE}"),
         (DATA_SOURCE, ""),
         (SNAPSHOT, ""),

@@ -14,6 +14,7 @@ from infra.errors import NotFound
 from infra.manifests import disk_name, run_selector
 from infra.world import World
 from tasks.batch import Batch
+from tasks.heartbeats import heartbeats
 from tasks.observing import View, observing
 from tasks.profile import Profile
 from tasks.requests import Order, drive, resent
@@ -47,10 +48,12 @@ class Removal:
     volumes: dict[str, int]
     disks: dict[str, int] = field(init=False)
     left: list[set[str]] = field(init=False)
+    not_yet: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.disks = {disk_name(name): i for i, name in enumerate(self.batch.names)}
         self.left = [{"vm", "disk", "claim"} for _ in self.batch.names]
+        self.not_yet = [0] * len(self.batch)
         for i in self.volumes.values():
             self.left[i].add("volume")
 
@@ -102,11 +105,13 @@ class Removal:
         left.discard(what)
         if what == "volume":
             self.batch.mark("volume_gone", i, ns)
+        else:
+            self.not_yet[i] = max(self.not_yet[i], self.batch.heard_ns)
         if not left & {"vm", "disk", "claim"}:
-            self.batch.mark("gone", i, ns)
+            self.batch.mark("gone", i, ns, self.not_yet[i])
         if not left:
             # of a VM whose clone failed there never was a volume: then none is left with the rest
-            self.batch.mark("volume_gone", i, ns)
+            self.batch.mark("volume_gone", i, ns, self.not_yet[i])
             self.batch.succeed(i, ns)
 
 
@@ -130,12 +135,14 @@ async def delete_vms(world: World, profile: Profile, batch: Batch, volumes: list
     labels, where = run_selector(world.run_id), profile.namespace
     async with observing(
         world,
-        View(Scope(VM, where, labels), removal.vm, removal.vms_listed),
-        View(Scope(DATA_VOLUME, where, labels), removal.disk, removal.disks_listed),
-        View(Scope(PVC, where, labels), removal.claim, removal.claims_listed),
-        View(Scope(PV), removal.volume, removal.volumes_listed),
+        View(Scope(VM, where, labels), removal.vm, removal.vms_listed, ("gone",)),
+        View(Scope(DATA_VOLUME, where, labels), removal.disk, removal.disks_listed, ("gone",)),
+        View(Scope(PVC, where, labels), removal.claim, removal.claims_listed, ("gone",)),
+        View(Scope(PV), removal.volume, removal.volumes_listed, ("volume_gone",)),
+        batch=batch,
     ) as observers:
-        await drive(world, batch, order, observers)
+        async with heartbeats(world, observers, "deploy"):
+            await drive(world, batch, order, observers)
         return observers.longest_gap_s(batch.released_ns)
 
 

@@ -16,6 +16,7 @@ from tasks.analysis.verdicts import worst
 from tasks.batch import Batch
 from tasks.deletion import Volume, delete_vms, doomed_batch, volumes_of
 from tasks.golden_image import ensure_golden_image
+from tasks.heartbeats import intend_heartbeats
 from tasks.leftovers import count_leftovers, deploy_traces
 from tasks.outcome import Circumstances, Outcome, outcome
 from tasks.ownership import intend, know
@@ -54,6 +55,7 @@ async def deploy_batch(world: World, profile: Profile, size: int, repeat: int = 
 
 async def _measure(world: World, profile: Profile, attempt: Attempt, clones: Clones) -> dict[str, Any]:
     await ensure_golden_image(world, profile, attempt)
+    intend_heartbeats(world, attempt, profile.namespace)
     await remove_vms(world, profile, STAGE)
     first_s = await first_answer_s(world, profile)
     deployed = await _deploy(world, profile, attempt, clones)

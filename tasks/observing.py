@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,9 +12,14 @@ from infra.cluster.port import Object, Scope, WatchBatch
 from infra.cluster.reflector import Gap, Listed, Notice, Reflector
 from infra.errors import StageError, VirtscaleError
 from infra.world import World
-from tasks.batch import NS
+from tasks.batch import NS, Batch
+from tasks.journal import Journal
 
 SYNC_LIMIT_S = 300.0
+REPLAY_S = 1.0
+"""How long after a watch was resumed its events may be older than they look; assumption."""
+BEAT = "virtscale.io/beat"
+"""Annotation of a heartbeat object: the number of its last beat."""
 
 Changed = Callable[[str, Object, int], None]
 """Called with ADDED, MODIFIED or DELETED, the object, and the receipt time in ns."""
@@ -22,31 +28,96 @@ Relisted = Callable[[set[str], int], None]
 
 
 class View(NamedTuple):
-    """One scope and who is told about it."""
+    """One scope and who is told about it; `steps` are those that are seen through it.
+
+    `caught_up` is called some time after a gap, when what the watch missed has been told.
+    """
 
     scope: Scope
     changed: Changed
     relisted: Relisted | None = None
+    steps: tuple[str, ...] = ()
+    caught_up: Callable[[int], None] | None = None
+
+
+@dataclass(slots=True)
+class Stream:
+    """One watch and how far it has been heard: up to `heard_ns`, less its lag, all events were told.
+
+    What is told soon after a watch was resumed may be old, so it moves `heard_ns` only when a
+    heartbeat that was sent since then has come, or after `REPLAY_S`.
+    """
+
+    view: View
+    reflector: Reflector
+    heard_ns: int = 0
+    news_ns: int = 0
+    lag_ns: int | None = None
+    beat_ns: int | None = None
+    beat: tuple[str, str] = ("", "")
+    blind_until_ns: int = 0
+    _turns: int = 0
+    _resumed_ns: int = 0
+    _is_replaying: bool = False
+
+    def resumed(self, ns: int) -> bool:
+        """Whether the watch ended since the last notice; then it is replaying now."""
+        reflector = self.reflector
+        turns = reflector.resumed + reflector.relists + reflector.broken
+        if turns == self._turns:
+            return False
+        self._turns, self._resumed_ns, self._is_replaying = turns, ns, True
+        return True
+
+    def told(self, batch: WatchBatch, journal: Journal) -> None:
+        """Move on past a batch of events."""
+        ns = batch.received_ns
+        if self.beat_ns is None or not self._came(batch, journal):
+            self.news_ns = ns
+        if self._is_replaying:
+            self._is_replaying = ns - self._resumed_ns < REPLAY_S * NS
+        if not self._is_replaying:
+            self.heard_ns = ns
+
+    def _came(self, batch: WatchBatch, journal: Journal) -> bool:
+        """Whether the heartbeat that is awaited is among these events; its lag is measured."""
+        name, number = self.beat
+        sent_ns, ns = self.beat_ns or 0, batch.received_ns
+        for _, obj in batch.events:
+            meta = obj["metadata"]
+            if meta["name"] == name and (meta.get("annotations") or {}).get(BEAT) == number:
+                self.beat_ns = None
+                self.lag_ns = max(self.lag_ns or 0, ns - sent_ns)
+                journal.largest("watch_lag_ms", ns, (ns - sent_ns) / 1e6)
+                if sent_ns >= self._resumed_ns:
+                    self._is_replaying = False
+                return len(batch.events) == 1
+        return False
 
 
 class Observers:
     """The running reflectors of a batch, and what went wrong with them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, batch: Batch | None = None) -> None:
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.gaps: list[Gap] = []
-        self.reflectors: list[Reflector] = []
+        self.late_ns = 0
+        self.streams: list[Stream] = []
+        self.batch = batch
+        self.journal = batch.journal if batch is not None else Journal()
         self._clock = clock
         self._unsynced: set[View] = set()
+        self._turns: dict[View, tuple[int, int]] = {}
         self._synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def expect(self, views: Iterable["View"]) -> None:
         """Which views have to be listed before a batch may be released."""
         self._unsynced = set(views)
 
-    async def follow(self, reflector: Reflector, view: View) -> None:
+    async def follow(self, stream: Stream) -> None:
         """Tell a view's handlers everything, for ever."""
-        await self.guard(reflector.follow(partial(self._told, view)))
+        self.streams.append(stream)
+        await self.guard(stream.reflector.follow(partial(self._told, stream)))
 
     async def guard(self, work: Coroutine[Any, Any, None]) -> None:
         """Do other observing work; its error ends the batch as an observer's does."""
@@ -55,23 +126,49 @@ class Observers:
         except VirtscaleError as error:
             self._fail(error)
 
-    def _told(self, view: View, notice: Notice) -> None:
+    def _told(self, stream: Stream, notice: Notice) -> None:
+        if self.batch is not None:
+            self.batch.heard_ns = stream.heard_ns
         try:
             if type(notice) is WatchBatch:
-                _tell(view.changed, notice)
+                self._note_turns(stream, notice.received_ns)
+                _tell(stream.view.changed, notice)
+                stream.told(notice, self.journal)
             elif isinstance(notice, Listed):
-                self._listed(view, notice)
+                self._listed(stream, notice)
             elif isinstance(notice, Gap):
-                self.gaps.append(notice)
+                self._missed(stream, notice)
         except VirtscaleError as error:
             self._fail(error)
 
-    def _listed(self, view: View, listed: Listed) -> None:
+    def _note_turns(self, stream: Stream, ns: int) -> None:
+        """Count what happened to a watch since its last notice."""
+        reflector = stream.reflector
+        resumed, relists = reflector.resumed, reflector.relists
+        before = self._turns.get(stream.view, (0, 0))
+        if stream.resumed(ns):
+            self._turns[stream.view] = (resumed, relists)
+            self.journal.count("resumed", ns, resumed - before[0])
+            self.journal.count("relists", ns, relists - before[1])
+
+    def _missed(self, stream: Stream, gap: Gap) -> None:
+        self.gaps.append(gap)
+        self._note_turns(stream, gap.to_ns)
+        caught_up, stream.blind_until_ns = stream.view.caught_up, gap.to_ns + round(REPLAY_S * NS)
+        if caught_up is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(REPLAY_S, lambda: caught_up(self._clock.now_ns()))
+
+    def _listed(self, stream: Stream, listed: Listed) -> None:
+        view = stream.view
         for obj in listed.items:
             view.changed("ADDED", obj, listed.ns)
         if view.relisted is not None:
             view.relisted({obj["metadata"]["name"] for obj in listed.items}, listed.ns)
-        self._unsynced.discard(view)
+        if view in self._unsynced:
+            # nothing has been asked for yet, so what the first watch replays is of no step
+            stream.heard_ns = stream.news_ns = listed.ns
+            self._unsynced.discard(view)
         if not self._unsynced and not self._synced.done():
             self._synced.set_result(None)
 
@@ -83,6 +180,11 @@ class Observers:
                 failure.__cause__ = error
             self.broken.set_exception(failure)
             self.broken.exception()
+
+    def looks_at(self, view: View) -> Callable[[], bool]:
+        """Whether a view shows what is: not from the loss of its watch until what it missed was told."""
+        (stream,) = (stream for stream in self.streams if stream.view is view)
+        return lambda: stream.reflector.looks and self._clock.now_ns() >= stream.blind_until_ns
 
     async def synced(self) -> None:
         """Wait until every view has been listed.
@@ -98,8 +200,28 @@ class Observers:
             raise StageError(f"the API server answered no list for {SYNC_LIMIT_S:g} s")
 
     def longest_gap_s(self, since_ns: int) -> float:
-        """The longest time nobody looked since then."""
-        return max(((gap.to_ns - max(gap.from_ns, since_ns)) / NS for gap in self.gaps), default=0.0)
+        """The longest time nobody looked since then, but for outages of the API itself."""
+        outages = self.journal.outages_over(REPLAY_S)
+        gaps = [gap for gap in self.gaps if not any(a < gap.to_ns and gap.from_ns < b for a, b in outages)]
+        return max(((gap.to_ns - max(gap.from_ns, since_ns)) / NS for gap in gaps), default=0.0)
+
+    def settle(self) -> None:
+        """Tell the batch how late its steps may have been heard: a stream without heartbeats as late as others.
+
+        The server is the same and so is the observer; where nothing was measured, nothing is known.
+        """
+        if self.batch is None:
+            return
+        now_ns = self._clock.now_ns()
+        for stream in self.streams:
+            self._note_turns(stream, now_ns)
+        known = [stream.lag_ns for stream in self.streams if stream.lag_ns is not None]
+        for step in self.batch.lag_ns:
+            feeding = [stream for stream in self.streams if step in stream.view.steps]
+            lags = [max(known, default=None) if s.lag_ns is None else s.lag_ns for s in feeding]
+            measured = [lag for lag in lags if lag is not None]
+            if feeding and len(measured) == len(lags):
+                self.batch.lag_ns[step] = max(measured)
 
 
 def _tell(changed: Changed, batch: WatchBatch) -> None:
@@ -110,19 +232,18 @@ def _tell(changed: Changed, batch: WatchBatch) -> None:
 
 
 @asynccontextmanager
-async def observing(world: World, *views: View) -> AsyncIterator[Observers]:
-    """Observers of these views, synced on entry, gone on exit."""
-    observers = Observers(world.clock)
+async def observing(world: World, *views: View, batch: Batch | None = None) -> AsyncIterator[Observers]:
+    """Observers of these views, synced on entry, gone on exit; `batch` is what is measured with them."""
+    observers = Observers(world.clock, batch)
     observers.expect(views)
     tasks = []
     for view in views:
-        reflector = Reflector(world.cluster, view.scope, world.clock)
-        observers.reflectors.append(reflector)
-        name = f"observer {view.scope.kind}"
-        tasks.append(asyncio.create_task(observers.follow(reflector, view), name=name))
+        stream = Stream(view, Reflector(world.cluster, view.scope, world.clock))
+        tasks.append(asyncio.create_task(observers.follow(stream), name=f"observer {view.scope.kind}"))
     try:
         await observers.synced()
         yield observers
+        observers.settle()
     finally:
         for task in tasks:
             task.cancel()

@@ -40,19 +40,27 @@ class Outcome:
     batch: dict[str, Any]
     vms: list[dict[str, Any]]
     percentiles: list[dict[str, Any]]
+    observer: list[dict[str, Any]]
 
     @property
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """Table name to rows."""
         vm_table = VM_TABLES[self.batch["stage"]]
-        return {vm_table: self.vms, "percentiles": self.percentiles, "batches": [self.batch]}
+        return {
+            vm_table: self.vms,
+            "percentiles": self.percentiles,
+            "batches": [self.batch],
+            "observer": self.observer,
+        }
 
 
 def outcome(batch: Batch, seen: Circumstances, limits: Limits) -> Outcome:
     """Everything that is stored of one batch."""
     vms = batch.rows(seen.size)
     key = BatchKey(batch.stage, seen.size, seen.repeat)
-    return Outcome(_row(batch, seen, limits), vms, percentile_rows(key, vms, seen.limit_s, seen.steps))
+    percentiles = percentile_rows(key, vms, seen.limit_s, seen.steps)
+    observer = batch.journal.rows(batch.stage, seen.size)
+    return Outcome(_row(batch, seen, limits), vms, percentiles, observer)
 
 
 def _row(batch: Batch, seen: Circumstances, limits: Limits) -> dict[str, Any]:
@@ -125,9 +133,7 @@ def achieved_rate_per_s(batch: Batch, *, paced: bool) -> float | None:
 
 
 def _last_error_s(batch: Batch, step: str) -> float | None:
-    """How wide the interval was in which the last VM was seen to finish."""
-    if step not in batch.not_yet or batch.last_s(batch.ended) is None:
-        return None
-    last = max(range(len(batch)), key=lambda i: batch.ended[i] or 0)
-    before, seen = batch.not_yet[step][last], batch.seen[step][last]
-    return None if before is None or seen is None else (seen - max(before, batch.released_ns)) / NS
+    """How wide the interval was in which the last VM finished: it began before no VM's own."""
+    end_s = batch.last_s(batch.ended)
+    earliest_s = batch.last_s(batch.earliest(step))
+    return None if end_s is None or earliest_s is None else end_s - earliest_s

@@ -7,6 +7,7 @@ VM acknowledged and its claim Bound.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,9 +17,10 @@ from infra.cluster.port import Object, Ref, Scope, list_all
 from infra.errors import NotFound
 from infra.manifests import Machine, Source, disk_name, run_selector
 from infra.world import World
-from tasks.batch import Batch
+from tasks.batch import NS, Batch
 from tasks.golden_image import CLONE_TYPE, EXPECTED_CLONE, root_disk, sources_of
-from tasks.observing import View, observing
+from tasks.heartbeats import heartbeats
+from tasks.observing import REPLAY_S, View, observing
 from tasks.ownership import mark_of
 from tasks.profile import Profile
 from tasks.requests import Order, drive, is_marked, resent
@@ -51,6 +53,11 @@ class Clones:
     succeeded: list[bool] = field(init=False)
     bound: list[bool] = field(init=False)
     stopped: list[bool] = field(init=False)
+    disk_not_yet: list[int] = field(init=False)
+    stopped_not_yet: list[int] = field(init=False)
+    left: list[int] = field(init=False)
+    bound_ns: list[int] = field(init=False)
+    looks: Callable[[], bool] = field(default=lambda: True)
     in_error: dict[int, int] = field(default_factory=dict)
     failures: int = 0
     fallbacks: int = 0
@@ -59,6 +66,8 @@ class Clones:
         n = len(self.batch)
         self.disks = {disk_name(name): i for i, name in enumerate(self.batch.names)}
         self.succeeded, self.bound, self.stopped = [False] * n, [False] * n, [False] * n
+        self.disk_not_yet, self.stopped_not_yet, self.left = [0] * n, [0] * n, [0] * n
+        self.bound_ns = [0] * n
 
     def vm(self, event: str, obj: Object, ns: int) -> None:
         """A VirtualMachine changed."""
@@ -75,8 +84,16 @@ class Clones:
         elif i not in self.in_error:
             self.in_error[i] = ns
             asyncio.get_running_loop().call_later(ERROR_PATIENCE_S, self._still_in_error, i, ns)
-        self.stopped[i] = printable == "Stopped"
+        self._is_stopped(i, printable == "Stopped", ns)
         self._check(i, ns)
+
+    def _is_stopped(self, i: int, is_stopped: bool, ns: int) -> None:
+        if is_stopped != self.stopped[i]:
+            self.stopped[i] = is_stopped
+            if is_stopped:
+                self.stopped_not_yet[i] = self.batch.heard_ns
+            else:
+                self.left[i] = ns
 
     def _still_in_error(self, i: int, since_ns: int) -> None:
         if self.in_error.get(i) == since_ns:
@@ -97,6 +114,7 @@ class Clones:
         if phase == "Succeeded":
             if not self.succeeded[i]:
                 self.succeeded[i] = True
+                self._disk_is(i)
                 self.batch.mark("datavolume_succeeded", i, ns)
                 self._check(i, ns)
         elif phase == "Failed":
@@ -111,6 +129,8 @@ class Clones:
         status = obj.get("status")
         if status and status.get("phase") == "Bound":
             self.bound[i] = True
+            self.bound_ns[i] = self.batch.heard_ns
+            self._disk_is(i)
             annotations = meta.get("annotations") or {}
             self.fallbacks += annotations.get(CLONE_TYPE, EXPECTED_CLONE) != EXPECTED_CLONE
             self.acknowledged(i, ns)
@@ -118,13 +138,29 @@ class Clones:
 
     def acknowledged(self, i: int, ns: int) -> None:
         """The study's end point: created and bound, whichever came last."""
-        if self.bound[i] and self.batch.seen["acknowledged"][i] is not None:
-            self.batch.mark("pvc_bound", i, ns)
+        acknowledged = self.batch.seen["acknowledged"][i]
+        if self.bound[i] and acknowledged is not None:
+            self.batch.mark("pvc_bound", i, ns, max(self.bound_ns[i], acknowledged))
         self._check(i, ns)
 
+    def _disk_is(self, i: int) -> None:
+        """Part of the disk's state was seen for the first time: it cannot have been so before this."""
+        self.disk_not_yet[i] = max(self.disk_not_yet[i], self.batch.heard_ns)
+
+    def _deployed_not_yet(self, i: int) -> int:
+        """When not all three held. A VM that said Stopped before may still have said so with its disk ready."""
+        disk = self.disk_not_yet[i]
+        is_sure = self.left[i] + REPLAY_S * NS < disk
+        return max(disk, self.stopped_not_yet[i]) if is_sure else disk
+
+    def caught_up(self, ns: int) -> None:
+        """What a watch missed has been told: what was not decided meanwhile is decided now."""
+        for i in self.batch.where(""):
+            self._check(i, ns)
+
     def _check(self, i: int, ns: int) -> None:
-        if self.stopped[i] and self.succeeded[i] and self.bound[i]:
-            self.batch.mark("deployed", i, ns)
+        if self.stopped[i] and self.succeeded[i] and self.bound[i] and self.looks():
+            self.batch.mark("deployed", i, ns, self._deployed_not_yet(i))
             if self.batch.seen["acknowledged"][i] is not None:
                 self.batch.succeed(i, self.batch.seen["deployed"][i])
 
@@ -162,13 +198,19 @@ async def provision(world: World, profile: Profile, plan: Plan, clones: Clones) 
     )
     labels = run_selector(world.run_id, plan.stage)
     where = profile.namespace
+    vms = View(Scope(VM, where, labels), clones.vm, clones.relisted, ("deployed",), clones.caught_up)
     async with observing(
         world,
-        View(Scope(VM, where, labels), clones.vm, clones.relisted),
-        View(Scope(DATA_VOLUME, where, labels), clones.data_volume),
-        View(Scope(PVC, where, labels), clones.claim),
+        vms,
+        View(
+            Scope(DATA_VOLUME, where, labels), clones.data_volume, steps=("datavolume_succeeded", "deployed")
+        ),
+        View(Scope(PVC, where, labels), clones.claim, steps=("pvc_bound", "deployed")),
+        batch=batch,
     ) as observers:
-        await drive(world, batch, order, observers)
+        clones.looks = observers.looks_at(vms)
+        async with heartbeats(world, observers, plan.stage):
+            await drive(world, batch, order, observers)
         return observers.longest_gap_s(batch.released_ns)
 
 

@@ -138,6 +138,7 @@ TABLES: dict[str, pa.Schema] = {
         ("basis", _S),
         ("q", _F),
         ("value_s", _F),
+        ("error_s", _F),
         ("n", _I),
         ("n_ok", _I),
         ("n_censored", _I),
@@ -249,7 +250,10 @@ TABLES: dict[str, pa.Schema] = {
         ("loop_lag_ms", _F),
         ("throttled_s", _F),
         ("http_429", _I),
+        ("http_5xx", _I),
         ("relists", _I),
+        ("resumed", _I),
+        ("lock_aborts", _I),
         keys=("stage", "batch", "repeat", "attempt", "second"),
     ),
     "objects": _schema(

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from infra.clock import Clock
 from infra.cluster.port import Object, ref_of
 from infra.errors import (
     AlreadyExists,
     ClusterError,
     Conflict,
+    Forbidden,
     Gone,
     StageError,
     Throttled,
@@ -105,34 +107,44 @@ async def _request(world: World, batch: Batch, order: Order, i: int) -> None:
     if not batch.state[i]:
         batch.requested[i] = world.clock.now_ns()
     while not batch.state[i]:
-        pause_s = await _attempt(batch, order, i)
+        pause_s = await _attempt(world.clock, batch, order, i)
         if pause_s is None:
             break
         await world.clock.sleep(pause_s)
     else:
         return
     ns = world.clock.now_ns()
-    batch.seen["acknowledged"][i] = ns
+    batch.seen["acknowledged"][i] = batch.not_yet["acknowledged"][i] = ns
     if order.acknowledged is not None:
         order.acknowledged(i, ns)
 
 
-async def _attempt(batch: Batch, order: Order, i: int) -> float | None:
+async def _attempt(clock: Clock, batch: Batch, order: Order, i: int) -> float | None:
     """Send once: None when it was carried out, else the pause; a refusal for good decides the VM."""
+    sent_ns = clock.now_ns()
     batch.attempts[i] += 1
     try:
         await order.send(i)
     except Throttled as error:
         batch.throttled += 1
-        return max(error.retry_after_s, _pause_s(batch, i))
+        pause_s = max(error.retry_after_s, _pause_s(batch, i))
+        now_ns = clock.now_ns()
+        batch.journal.count("http_429", now_ns)
+        batch.journal.count("throttled_s", now_ns, pause_s)
+        return pause_s
     except Unavailable:
         batch.unavailable += 1
+        batch.journal.failed(clock.now_ns())
         return _pause_s(batch, i)
     except (Unknown, Conflict, AlreadyExists) as error:
+        if isinstance(error, Unknown):
+            batch.journal.silent(sent_ns)
         return None if await _landed(batch, order, i, error) else _pause_s(batch, i)
     except ClusterError as error:
+        batch.journal.refused += isinstance(error, Forbidden)
         batch.end(i, "failed", str(error))
         return 0.0
+    batch.journal.answered(clock.now_ns())
     return None
 
 

@@ -12,6 +12,7 @@ from infra.errors import NotFound
 from infra.manifests import run_selector
 from infra.world import World
 from tasks.batch import Batch
+from tasks.heartbeats import heartbeats
 from tasks.observing import View, observing
 from tasks.profile import Profile
 from tasks.requests import Order, drive, resent
@@ -26,10 +27,15 @@ class Halts:
     batch: Batch
     stopped: list[bool] = field(init=False)
     gone: list[bool] = field(init=False)
+    stopped_not_yet: list[int] = field(init=False)
+    gone_not_yet: list[int] = field(init=False)
+    undone: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.stopped = [False] * len(self.batch)
         self.gone = [False] * len(self.batch)
+        self.stopped_not_yet, self.gone_not_yet = [0] * len(self.batch), [0] * len(self.batch)
+        self.undone = [0] * len(self.batch)
 
     def vm(self, event: str, obj: Object, ns: int) -> None:
         """A VirtualMachine changed."""
@@ -40,28 +46,36 @@ class Halts:
             self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
             return
         status = obj.get("status") or {}
-        self.stopped[i] = (
-            status.get("printableStatus") == "Stopped" and obj["spec"].get("runStrategy") == "Halted"
-        )
+        is_stopped = status.get("printableStatus") == "Stopped" and obj["spec"].get("runStrategy") == "Halted"
+        self._turn(i, is_stopped, (self.stopped, self.stopped_not_yet), ns)
+
+    def _turn(self, i: int, holds: bool, fact: tuple[list[bool], list[int]], ns: int) -> None:
+        """One of the two facts was seen to hold, or no more."""
+        now, not_yet = fact
+        if holds and not now[i]:
+            not_yet[i] = self.batch.heard_ns
+        elif now[i] and not holds:
+            self.undone[i] = ns
+        now[i] = holds
         self._check(i, ns)
 
     def instance(self, event: str, obj: Object, ns: int) -> None:
         """An instance changed; a new one may follow one that went."""
         i = self.batch.index.get(obj["metadata"]["name"])
         if i is not None:
-            self.gone[i] = event == "DELETED"
-            self._check(i, ns)
+            self._turn(i, event == "DELETED", (self.gone, self.gone_not_yet), ns)
 
     def instances_listed(self, names: set[str], ns: int) -> None:
         """These instances exist, the others do not."""
         for name, i in self.batch.index.items():
             if name not in names:
-                self.gone[i] = True
-                self._check(i, ns)
+                self._turn(i, True, (self.gone, self.gone_not_yet), ns)
 
     def _check(self, i: int, ns: int) -> None:
         if self.stopped[i] and self.gone[i]:
-            self.batch.mark("halted", i, ns)
+            bounds = self.stopped_not_yet[i], self.gone_not_yet[i]
+            # a fact that was undone may have held together with the other before anybody saw it
+            self.batch.mark("halted", i, ns, min(bounds) if self.undone[i] else max(bounds))
             self.batch.succeed(i, self.batch.seen["halted"][i])
 
 
@@ -77,10 +91,12 @@ async def stop_vms(world: World, profile: Profile, batch: Batch) -> float:
     labels, where = run_selector(world.run_id, STAGE), profile.namespace
     async with observing(
         world,
-        View(Scope(VM, where, labels), halts.vm),
-        View(Scope(VMI, where, labels), halts.instance, halts.instances_listed),
+        View(Scope(VM, where, labels), halts.vm, steps=("halted",)),
+        View(Scope(VMI, where, labels), halts.instance, halts.instances_listed, ("halted",)),
+        batch=batch,
     ) as observers:
-        await drive(world, batch, order, observers)
+        async with heartbeats(world, observers, STAGE):
+            await drive(world, batch, order, observers)
         return observers.longest_gap_s(batch.released_ns)
 
 

@@ -136,7 +136,7 @@ class Scheduler:
             self._release(key)
         elif node is None:
             waits = "deletionTimestamp" not in meta and "nodeSelector" not in obj["spec"]
-            if waits and key not in self._placed:
+            if waits and "schedulingGates" not in obj["spec"] and key not in self._placed:
                 self.queue.add(key)
         elif key not in self._placed and node in self._nodes:
             self._take(key, obj, self._nodes[node])

@@ -1,0 +1,85 @@
+"""What happened to the observer itself while a batch was measured, second by second.
+
+Only seconds in which something is worth saying have a row: a lag was measured, a request was
+refused or waited, a watch ended. Disturbances are counted here and judged elsewhere.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+NS = 1e9
+COUNTED = ("http_429", "http_5xx", "relists", "resumed", "lock_aborts")
+LARGEST = ("watch_lag_ms", "loop_lag_ms")
+ADDED = ("throttled_s",)
+
+
+@dataclass(slots=True)
+class Journal:
+    """Counts and largest values per second from the release, and when the API did not answer.
+
+    `outages` are spans (ns, ns) from the first request that was not answered to the next that was;
+    `errors_ns` are the moments of 5xx answers, `round_trips_s` those of heartbeats.
+    """
+
+    released_ns: int = 0
+    outages: list[tuple[int, int]] = field(default_factory=list)
+    errors_ns: list[int] = field(default_factory=list)
+    round_trips_s: list[float] = field(default_factory=list)
+    refused: int = 0
+    clock_skew_s: float = 0.0
+    _seconds: dict[int, dict[str, float]] = field(default_factory=dict)
+    _silent_since_ns: int | None = None
+
+    def count(self, what: str, ns: int, amount: float = 1) -> None:
+        """Something happened at `ns`; what comes before the release belongs to no second."""
+        if self.released_ns and ns >= self.released_ns:
+            second = self._second(ns)
+            second[what] = second.get(what, 0) + amount
+
+    def largest(self, what: str, ns: int, value: float) -> None:
+        """A lag was measured at `ns`; a second keeps its largest."""
+        if self.released_ns and ns >= self.released_ns:
+            second = self._second(ns)
+            second[what] = max(second.get(what, 0.0), value)
+
+    def _second(self, ns: int) -> dict[str, float]:
+        return self._seconds.setdefault(int((ns - self.released_ns) // NS), {})
+
+    def failed(self, ns: int) -> None:
+        """The server did not carry out a request (5xx, or no answer)."""
+        self.errors_ns.append(ns)
+        self.count("http_5xx", ns)
+        self.silent(ns)
+
+    def silent(self, ns: int) -> None:
+        """From now on, or earlier, the API does not answer."""
+        if self._silent_since_ns is None:
+            self._silent_since_ns = ns
+
+    def answered(self, ns: int) -> None:
+        """The API answers, at `ns`."""
+        if self._silent_since_ns is not None:
+            self.outages.append((self._silent_since_ns, ns))
+            self._silent_since_ns = None
+
+    def outages_over(self, limit_s: float) -> list[tuple[int, int]]:
+        """Spans longer than that in which the API answered nothing."""
+        return [span for span in self.outages if span[1] - span[0] > limit_s * NS]
+
+    def errors_outside(self, spans: list[tuple[int, int]]) -> int:
+        """How many 5xx answers lie in none of these spans."""
+        return sum(not any(a <= ns <= b for a, b in spans) for ns in self.errors_ns)
+
+    def rows(self, stage: str, size: int) -> list[dict[str, Any]]:
+        """Rows of table `observer`: what was not measured in a second is null, what is counted is not."""
+        return [
+            {
+                "stage": stage,
+                "batch": size,
+                "second": second,
+                **{name: facts.get(name) for name in LARGEST},
+                **{name: facts.get(name, 0.0) for name in ADDED},
+                **{name: int(facts.get(name, 0)) for name in COUNTED},
+            }
+            for second, facts in sorted(self._seconds.items())
+        ]
