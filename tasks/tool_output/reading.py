@@ -29,7 +29,7 @@ class Document:
         except orjson.JSONDecodeError as error:
             self.root = None
             position = f"line {self.lines_before + error.lineno} column {error.colno}"
-            raise ToolOutputError(tool, position, f"not JSON: {error.msg}{_beginning(data)}") from error
+            raise ToolOutputError(tool, position, f"not JSON: {error.msg}{saying(data)}") from error
 
     def wrong(self, path: str, problem: str) -> NoReturn:
         """Refuse the document for what stands at `path`."""
@@ -105,11 +105,11 @@ def text(document: Document, holder: Mapping[str, Any], key: str, path: str = ""
     return value
 
 
-def _beginning(data: bytes) -> str:
-    """The first line, when the output is something else than JSON from its start."""
-    lines = data.decode(errors="replace").split("\n")
-    first = next((line.strip() for line in lines if line.strip()), "")
-    return "" if first.startswith("{") else f"; it begins with {first[:_WORDS]!r}"
+def saying(data: bytes) -> str:
+    """What is there instead of a document: the first line, or the last one of a traceback; else nothing."""
+    lines = [line.strip() for line in data.decode(errors="replace").split("\n") if line.strip()] or [""]
+    told = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return "" if told.startswith(("{", "---")) else f"; it says {told[:_WORDS]!r}"
 
 
 def _words(value: Any) -> str:

@@ -62,21 +62,25 @@ class Scale(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """A thread's own summary in the tool's unit, and the width of the mean's last digit."""
+    """A thread's own summary in the tool's unit.
+
+    `digit` is the width of the mean's last digit, `short` what the mean may miss per overflow.
+    """
 
     n: int
     least: int
     most: int
     mean: float
     digit: float = 0.01
+    short: int = 0
 
 
-def counts(document: Document, holder: Mapping[str, Any], path: str) -> dict[int, int]:
-    """The member `histogram`: whole keys in order, counts above 0."""
+def counts(document: Document, holder: Mapping[str, Any], path: str, least: int = 1) -> dict[int, int]:
+    """The member `histogram`: whole keys in order, counts of at least `least`."""
     found, inside = mapping(document, holder, "histogram", path), under(path, "histogram")
     for key in found:
         document.check(bool(_DIGITS.fullmatch(key)), under(inside, key), "a whole number is expected as key")
-        integer(document, found, key, inside, least=1)
+        integer(document, found, key, inside, least)
     keys = [int(key) for key in found]
     for a, b in pairwise(keys):
         document.check(a < b, under(inside, str(b)), f"it follows {a}: the keys are not in order")
@@ -115,7 +119,7 @@ def _check_mean(
     binned = sum(key * count for key, count in found.items())
     lower = binned + ((overflow - 1) * limit + figures.most if overflow else 0)
     upper = binned + overflow * figures.most
-    slack = figures.n * figures.digit * 0.500001 + 1e-9 * upper
+    slack = figures.n * figures.digit * 0.500001 + 1e-9 * upper + overflow * figures.short
     if not lower - slack <= figures.mean * figures.n <= upper + slack:
         between = f"{lower / figures.n:.2f} and {upper / figures.n:.2f}"
         document.wrong(
