@@ -60,9 +60,12 @@ class VirtualGuests:
         opened = aimed + polls * self._interval_ns
         banner = max(opened, machine.sshd_ns + self._banner_ns)
         # before the first poll nobody looked: then the interval begins with the batch
-        self._at(Answer(vm, "tcp_open", opened - self._interval_ns if polls else 0, opened))
-        self._at(Answer(vm, "ssh_banner", opened, banner))
-        self._at(Answer(vm, "ssh_ready", banner, banner + self._command_ns))
+        closed = opened - self._interval_ns if polls else 0
+        # a banner that came with the connection was perhaps ready before it
+        silent = opened if banner > opened else closed
+        self._at(Answer(vm, "tcp_open", closed, opened))
+        self._at(Answer(vm, "ssh_banner", silent, banner))
+        self._at(Answer(vm, "ssh_ready", banner if silent == opened else closed, banner + self._command_ns))
 
     def _at(self, answer: Answer) -> None:
         self._loop.call_at_ns(answer.seen_ns, self._tell, answer)
