@@ -9,23 +9,27 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import click
+
 from flows.interrupts import interrupts
 from flows.outcome import Outcome, Session, outcome_of
 from flows.progress import progress
 from flows.steps import Step, steps_of
 from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
-from infra.results.commits import read_commits
+from infra.results.commits import read_commits, run_folders
 from infra.results.lock import only_process
 from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
 from infra.results.port import Cell, ObjectStore
 from infra.results.read import last_complete
+from infra.results.uploads import upload_cost, uploading
 from infra.world import World, open_world
 from tasks.boot_storm import boot_batch
 from tasks.clean import clean
 from tasks.deploy import deploy_batch
 from tasks.golden_image import golden_image
 from tasks.preflight import preflight
+from tasks.records import TABLES
 from tasks.report_stage import write_report
 from tasks.run import RunRequest
 from tasks.run_manifest import Manifest, check_same_run, comparability, new_manifest, now
@@ -72,8 +76,8 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
         VirtscaleError: refused (exit code 2) or a stage could not finish (exit code 1).
         KeyboardInterrupt: interrupted; objects of the run are gone unless it was interrupted twice.
     """
-    store = open_store(request.store)
-    with only_process(store, request.run_id):
+    store, folders = open_store(request.store), run_folders(request.run_id, TABLES)
+    with only_process(store, request.run_id), uploading(store, request.run_id, folders, tell) as store:
         manifest = begin(store, request)
         with recorded(store, manifest) as session:
             for step in steps_to_take(request):
@@ -82,6 +86,11 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
         if "tuning" in request.profile.stages:
             manifest["comparability"] = as_tuned(request)
         return finish(store, manifest)
+
+
+def tell(line: str) -> None:
+    """One more line of progress."""
+    click.echo(line, err=True)
 
 
 def begin(store: ObjectStore, request: RunRequest) -> Manifest:
@@ -193,7 +202,8 @@ def recorded(store: ObjectStore, manifest: Manifest) -> Iterator[Session]:
     try:
         yield session
     finally:
-        manifest["sessions"] = [*manifest["sessions"], session.record()]
+        record = session.record() | {"upload": upload_cost(store)}
+        manifest["sessions"] = [*manifest["sessions"], record]
         manifest["objects_left"] = left_before if session.objects_left is None else session.objects_left
         try:
             write_manifest(store, manifest["run_id"], manifest)

@@ -77,7 +77,7 @@ class S3Settings:
 
 
 def s3() -> S3Settings:
-    """The settings of an S3 store: `VIRTSCALE_S3_ENDPOINT`, `_REGION`, `_CA_BUNDLE`, and the rest of S3Settings.
+    """The settings of an S3 store: `VIRTSCALE_S3_ENDPOINT` and so on, one variable per field.
 
     Raises:
         ProfileError: a number is none.

@@ -1,11 +1,13 @@
 """The commit of an attempt as JSON, its key, and all commits of a run."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
 
 from infra.errors import StoreError
+from infra.results.fetch import fetch
 from infra.results.port import Cell, Commit, ObjectStore
 
 _NAME = re.compile(r".+-[1-9][0-9]*-[1-9][0-9]*\.json")
@@ -34,6 +36,11 @@ def state_key(run_id: str, cell: Cell, attempt: int) -> str:
 def part_prefix(table: str, run_id: str, name: str) -> str:
     """What the keys of a table's parts start with, for the attempt (or cell prefix) `name`."""
     return f"{table}/run_id={run_id}/{name}"
+
+
+def run_folders(run_id: str, tables: Iterable[str]) -> list[str]:
+    """The folders of keys that a run looks into: its commits, and its parts by table."""
+    return [f"_commits/{run_id}/", *(part_prefix(table, run_id, "") for table in tables)]
 
 
 def encode(commit: Commit) -> bytes:
@@ -79,8 +86,8 @@ def read_commits(store: ObjectStore, run_id: str, seen: dict[str, Commit] | None
     """
     seen = {} if seen is None else seen
     keys = [key for key in store.keys(f"_commits/{run_id}/") if _NAME.fullmatch(key.rpartition("/")[2])]
-    for key in keys:
-        if key not in seen and (body := store.get(key)) is not None:
+    for key, body in fetch(store, [key for key in keys if key not in seen]):
+        if body is not None:
             seen[key] = _decoded(store, key, body)
     # A copy that somebody made under another name would count its batch twice.
     genuine = [seen[key] for key in keys if key in seen and key == _own_key(run_id, seen[key])]

@@ -54,6 +54,8 @@ class FolderStore:
     Names that start with a dot are drafts (of a write that was killed, or of other programs): no keys.
     """
 
+    parallel = 1
+
     def __init__(self, root: Path) -> None:
         self.root = root
 

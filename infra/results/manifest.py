@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from infra.errors import ProfileError, StoreError
+from infra.results.fetch import fetch
 from infra.results.port import ObjectStore
 
 RUN_ID = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,38}[a-z0-9])?")
@@ -54,8 +55,7 @@ def read_manifest(store: ObjectStore, run_id: str) -> dict[str, Any] | None:
 def read_manifests(store: ObjectStore) -> dict[str, dict[str, Any]]:
     """All runs of the store: run id to manifest, by run id; files that are no manifests are passed over."""
     found: dict[str, dict[str, Any]] = {}
-    for key in store.keys(_FOLDER):
-        body = store.get(key) if key.endswith(".json") else None
+    for key, body in fetch(store, [key for key in store.keys(_FOLDER) if key.endswith(".json")]):
         manifest = None if body is None else _parsed(body)
         run_id = key.removeprefix(_FOLDER).removesuffix(".json")
         if manifest is not None and manifest.get("run_id") == run_id:

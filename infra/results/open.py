@@ -1,15 +1,17 @@
 """From what `--store` says to an object store, and where the spool of a run is kept."""
 
+import hashlib
 from pathlib import Path
 
 from infra.errors import StoreError
+from infra.results.active import ACTIVE
 from infra.results.folder import FolderStore, open_folder
 from infra.results.port import ObjectStore
-from infra.settings import cache_dir
+from infra.settings import s3, state_dir
 
 
 def open_store(address: str, *, writable: bool = True) -> ObjectStore:
-    """Open the store at `address` (a folder) and find out now whether it can be used.
+    """Open the store at `address` (a folder or `s3://bucket/prefix`) and find out now whether it can be used.
 
     A store that is only read (`writable` False) must exist already, and may be read-only.
 
@@ -18,15 +20,27 @@ def open_store(address: str, *, writable: bool = True) -> ObjectStore:
     """
     scheme, separator, _ = address.partition("://")
     if separator and scheme == "s3":
-        raise StoreError(f"store {address}: s3:// comes with “Results in S3”, not yet; name a folder")
+        return ACTIVE.get(f"{address.rstrip('/')}/") or _s3(address, writable)
     if separator:
-        raise StoreError(f"store {address}: {scheme}:// is not supported; name a folder")
+        raise StoreError(
+            f"store {address}: {scheme}:// is not supported; name a folder or s3://BUCKET/PREFIX"
+        )
     if not address.strip():
         raise StoreError("store: no folder is named; give --store FOLDER")
     return open_folder(Path(address).expanduser(), writable=writable)
 
 
+def _s3(address: str, writable: bool) -> ObjectStore:
+    # Imported here: boto3 takes half a second, and a folder does without it.
+    from infra.results.s3 import open_s3
+
+    return open_s3(address, s3(), writable=writable)
+
+
 def spool_folder(store: ObjectStore, run_id: str) -> Path:
     """Where attempts of a run are spooled: in the store if it is a folder, else on this machine."""
-    home = store.root if isinstance(store, FolderStore) else cache_dir()
-    return home / "_spool" / run_id
+    if isinstance(store, FolderStore):
+        return store.root / "_spool" / run_id
+    # Runs of two buckets may have one id.
+    mark = hashlib.sha256(store.address("").encode()).hexdigest()[:12]
+    return state_dir() / "spool" / mark / run_id

@@ -24,7 +24,12 @@ ObjectName = tuple[str, str, str]
 
 
 class ObjectStore(Protocol):
-    """A folder or a bucket; every error is an `infra.errors.StoreError` of one clear line."""
+    """A folder or a bucket; every error is an `infra.errors.StoreError` of one clear line.
+
+    `parallel`: how many reads at a time are worth their threads; 1 where a read waits for nobody.
+    """
+
+    parallel: int
 
     def put(self, key: str, body: bytes) -> None:
         """Write an object whole (never half visible), replacing an older one."""

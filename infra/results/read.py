@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from infra.errors import StoreError
 from infra.results.commits import read_commits
+from infra.results.fetch import fetch
 from infra.results.port import Cell, Commit, ObjectStore
 
 Which = Literal["last_complete", "all"]
@@ -28,8 +29,9 @@ def scan(
     """
     commits = read_commits(store, run_id)
     chosen = last_complete(commits) if which == "last_complete" else commits
-    parts = [part for commit in chosen for part in commit.parts.get(table, [])]
-    tables = [_conformed(store, part, schema) for part in parts]
+    parts = {part[0]: part for commit in chosen for part in commit.parts.get(table, [])}
+    bodies = fetch(store, list(parts))
+    tables = [_conformed(store, parts[key], schema, body) for key, body in bodies]
     whole = pa.concat_tables([schema.empty_table(), *tables])
     frame = pl.DataFrame(whole)
     return frame.select(pl.lit(run_id, pl.String).alias("run_id"), *frame.columns)
@@ -50,8 +52,11 @@ def read_part(store: ObjectStore, part: tuple[str, int, str]) -> pa.Table:
     Raises:
         StoreError: it is gone or damaged.
     """
+    return _checked(store, part, store.get(part[0]))
+
+
+def _checked(store: ObjectStore, part: tuple[str, int, str], body: bytes | None) -> pa.Table:
     key, _, sha256 = part
-    body = store.get(key)
     if body is None:
         raise StoreError(
             f"store {store.address(key)}: this part is gone; put back a copy of it, or redo its batch"
@@ -65,9 +70,11 @@ def read_part(store: ObjectStore, part: tuple[str, int, str]) -> pa.Table:
     return pq.ParquetFile(pa.BufferReader(body), pre_buffer=False).read(use_threads=False)
 
 
-def _conformed(store: ObjectStore, part: tuple[str, int, str], schema: pa.Schema) -> pa.Table:
+def _conformed(
+    store: ObjectStore, part: tuple[str, int, str], schema: pa.Schema, body: bytes | None
+) -> pa.Table:
     """The part with the columns of `schema`: those that its version lacked are null."""
-    table = read_part(store, part)
+    table = _checked(store, part, body)
     if _version(table.schema) > _version(schema):
         raise StoreError(
             f"store {store.address(part[0])}: a newer virtscale wrote this part "

@@ -1,0 +1,131 @@
+"""From `s3://bucket/prefix` and the settings to a client: path style, no retries of its own, checksums plain.
+
+Credentials come from boto3's own chain (environment, shared files, container, web identity) and stay in it.
+"""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import boto3
+from botocore.config import Config
+
+from infra.errors import StoreError
+from infra.results.s3_refusals import FAILURES, Place, refusal
+from infra.settings import S3Settings
+
+CONNECTIONS = 8
+_BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9.-]{1,61}[a-z0-9])")
+_DEFAULT_REGION = "us-east-1"
+
+
+class Address(NamedTuple):
+    """A bucket and what every key of ours starts with: empty, or ending in a slash."""
+
+    bucket: str
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+
+def parse_address(text: str) -> Address:
+    """The bucket and prefix of `s3://bucket/prefix`.
+
+    Raises:
+        StoreError: it is none; the text says what to write.
+    """
+    bucket, _, prefix = text.partition("://")[2].partition("/")
+    if "@" in bucket:
+        raise StoreError(
+            "store s3://: credentials are no part of an address; set AWS_ACCESS_KEY_ID and the like"
+        )
+    where = f"store {text}"
+    if not bucket:
+        raise StoreError(f"{where}: no bucket is named; write s3://BUCKET or s3://BUCKET/PREFIX")
+    if bucket != bucket.lower() and _BUCKET.fullmatch(bucket.lower()):
+        raise StoreError(f"{where}: names of buckets are lower-case; did you mean s3://{bucket.lower()}?")
+    if not _BUCKET.fullmatch(bucket):
+        raise StoreError(
+            f"{where}: {bucket} is no name of a bucket; use 3 to 63 lower-case letters, digits, dots, dashes"
+        )
+    parts = prefix.strip("/").split("/") if prefix.strip("/") else []
+    if any(part in {"", ".", ".."} for part in parts):
+        raise StoreError(f"{where}: a prefix has no empty part, no . and no ..; write s3://{bucket}/a/b")
+    if any(not part.isprintable() or set(part) & set("?#*[]{}\\") for part in parts):
+        raise StoreError(f"{where}: a prefix is made of plain characters, without ? # * [ ] {{ }} and \\")
+    return Address(bucket, "".join(f"{part}/" for part in parts))
+
+
+@lru_cache(maxsize=8)
+def connect(settings: S3Settings) -> Any:
+    """A client for these settings; made once, as it takes a tenth of a second.
+
+    Raises:
+        StoreError: the configuration of boto3, or the endpoint, cannot be used.
+    """
+    place = Place("s3://", "", settings.endpoint or "the configured endpoint")
+    if settings.ca_bundle and not Path(settings.ca_bundle).is_file():
+        raise StoreError(f"VIRTSCALE_S3_CA_BUNDLE={settings.ca_bundle}: there is no such file; correct it")
+    try:
+        session = boto3.session.Session()
+        return session.client(
+            "s3",
+            endpoint_url=settings.endpoint or None,
+            region_name=settings.region or session.region_name or _DEFAULT_REGION,
+            verify=settings.ca_bundle or None,
+            config=_config(settings),
+        )
+    except FAILURES as error:
+        raise refusal(error, place) from error
+    except ValueError as error:
+        raise StoreError(
+            f"{error}; write http://HOST:PORT or https://HOST in VIRTSCALE_S3_ENDPOINT"
+        ) from error
+
+
+def _config(settings: S3Settings) -> Config:
+    return Config(
+        signature_version="s3v4",
+        s3={"addressing_style": "path"},
+        # Other checksums are sent as a trailer over https, which older Ceph refuses (411).
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        # Sent again only where we know what that means.
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=min(5, settings.timeout_s),
+        read_timeout=settings.timeout_s,
+        max_pool_connections=CONNECTIONS,
+        tcp_keepalive=True,
+    )
+
+
+def encryption_headers(settings: S3Settings) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What every PUT, and what every GET and HEAD carries besides.
+
+    Raises:
+        StoreError: the setting or the key file cannot be used.
+    """
+    if settings.customer_key_file:
+        key: dict[str, Any] = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": _customer_key(settings)}
+        return key, key
+    algorithm, _, key_id = settings.encryption.partition("aws:kms:")
+    if key_id:
+        return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key_id}, {}
+    if algorithm not in {"", "AES256", "aws:kms"}:
+        raise StoreError(f"VIRTSCALE_S3_ENCRYPTION={algorithm}: give AES256, aws:kms or aws:kms:KEY-ID")
+    return ({"ServerSideEncryption": algorithm} if algorithm else {}), {}
+
+
+def _customer_key(settings: S3Settings) -> bytes:
+    path = settings.customer_key_file
+    try:
+        key = Path(path).read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"VIRTSCALE_S3_CUSTOMER_KEY_FILE={path}: cannot be read ({error.strerror}); correct it"
+        ) from error
+    if len(key) != 32:
+        raise StoreError(f"VIRTSCALE_S3_CUSTOMER_KEY_FILE={path}: has {len(key)} bytes; a key has 32")
+    return key
