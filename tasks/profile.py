@@ -26,6 +26,7 @@ StageName = Literal[
 STAGES: tuple[StageName, ...] = ("preflight", "golden-image", "deploy", "boot", "report", "clean")
 """Every stage that this version runs, in the order of a study."""
 
+LatencyTool = Literal["jitterdebugger", "cyclictest", "oslat", "l2reflect"]
 STUDY_SIZES: Sizes = (100, 200, 400, 800, 1600, 3200, 6000)
 
 
@@ -90,6 +91,63 @@ class Boot(Batches):
     prime: bool = Field(False, description="boot every VM once before the first measured storm")
 
 
+class Latency(Section):
+    """Jitter and network latency in real-time VMs; lengths are the study's three and five days."""
+
+    tools: tuple[LatencyTool, ...] = Field(
+        ("jitterdebugger", "l2reflect"), description="tools, one after the other"
+    )
+    jitter_s: Seconds = Field(259_200, description="how long jitterdebugger, cyclictest, oslat measure, seconds")
+    network_s: Seconds = Field(432_000, description="how long l2reflect measures, seconds")
+    segment_s: int = Field(
+        21_600, ge=1, le=10_000_000, description="length of a segment, seconds; both lengths are multiples"
+    )
+    interval_us: int = Field(1000, ge=50, le=1_000_000, description="a timer's interval, microseconds")
+    cores: int = Field(4, ge=2, le=64, description="vCPUs of a real-time VM, each a CPU of its own")
+    memory_gib: int = Field(4, ge=1, le=4096, description="guest memory of a real-time VM, GiB, in huge pages")
+    huge_page: Literal["1Gi", "2Mi"] = Field("1Gi", description="size of a huge page")
+    cpus: str = Field(
+        "2-3", pattern=r"^\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*$", description="isolated vCPUs, measured"
+    )
+    noise: str = Field(
+        "--cpu 2 --vm 1 --vm-bytes 64M --taskset 0-1",
+        description="stress-ng beside the tool: its options; empty: none",
+    )
+    sriov_network: str = Field("rt-network", description="NetworkAttachmentDefinition of the second NIC")
+    host_device: str = Field("", description="passed-through NIC instead: name of the host device")
+    pci_address: str = Field("0000:06:00.0", description="the second NIC's PCI address in the guest")
+    limit_s: Seconds = Field(3600, description="longest wait for the VMs to answer, seconds")
+
+    def length_s(self, tool: LatencyTool) -> float:
+        """How long a tool measures."""
+        return self.network_s if tool == "l2reflect" else self.jitter_s
+
+    def segments(self, tool: LatencyTool) -> int:
+        """How many segments that is."""
+        return round(self.length_s(tool) / self.segment_s)
+
+    @model_validator(mode="after")
+    def _whole_segments(self) -> Self:
+        for tool in self.tools:
+            if self.length_s(tool) != self.segments(tool) * self.segment_s or not self.segments(tool):
+                raise ValueError(
+                    f"{tool} measures {self.length_s(tool):g} s, which is no multiple of "
+                    f"segment_s {self.segment_s}"
+                )
+        if len(set(self.tools)) < len(self.tools):
+            raise ValueError("a tool is named twice")
+        return self
+
+    @model_validator(mode="after")
+    def _isolated(self) -> Self:
+        bounds = [int(number) for part in self.cpus.split(",") for number in part.split("-")]
+        if max(bounds) >= self.cores or 0 in bounds:
+            raise ValueError(f"cpus {self.cpus}: vCPU 0 is the guest's own, {self.cores - 1} is the last")
+        if any(int(a) > int(b) for a, b in (part.split("-") for part in self.cpus.split(",") if "-" in part)):
+            raise ValueError(f"cpus {self.cpus}: a range runs backwards")
+        return self
+
+
 class Quiesce(Section):
     """The gate between batches."""
 
@@ -141,6 +199,7 @@ class Profile(Section):
     golden_image: GoldenImage = GoldenImage()
     deploy: Batches = Batches()
     boot: Boot = Boot()
+    latency: Latency = Latency()
     delete_limit_s: Seconds = Field(7200, description="longest wait for a batch to be deleted, seconds")
     stop_limit_s: Seconds = Field(3600, description="longest wait for a batch to be halted, seconds")
     quiesce: Quiesce = Quiesce()

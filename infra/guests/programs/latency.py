@@ -20,8 +20,9 @@ from infra.guests.programs.tool_run import ToolRun, seconds_of
 from infra.guests.programs.units import Unit, boot_id, keep, show, start, stopped, unit_named, units_of
 
 NS = 10**9
-RUNNER = "virtscale-segments"
-"""Name of our runner; its arguments are FOLDER COUNT SUFFIX COMMAND..., `@` in COMMAND is a segment's path."""
+BOOT_ID, UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
+RUNNER = "/usr/local/bin/virtscale-segments"
+"""Our runner (segments.sh); arguments: FOLDER FIRST LAST SUFFIX COMMAND..., "@" is the segment's path."""
 SEGMENTED: Mapping[str, Callable[[ToolRun], bytes]] = {
     "jitterdebugger": jitterdebugger.result,
     "cyclictest": cyclictest.result,
@@ -49,7 +50,7 @@ class LatencyPrograms:
         verb, *options, name = invocation.arguments
         unit = unit_named(machine, files, name)
         if verb == "show":
-            return show(unit)
+            return show(unit, machine)
         if unit is None:
             raise GuestError(f"guest {machine.vm}: Unit {name} not loaded.")
         if verb == "stop":
@@ -66,15 +67,18 @@ class LatencyPrograms:
         return machine
 
     def catch_up(self, machine: Machine, files: dict[str, bytes]) -> None:
-        """Write what the units of a guest have finished by now."""
+        """Write what the units of a guest have finished by now, and what /proc says."""
+        files[BOOT_ID] = f"{boot_id(machine)}\n".encode()
+        uptime_s = (self._loop.now_ns - (machine.sshd_ns or 0)) / NS
+        files[UPTIME] = f"{uptime_s:.2f} {uptime_s:.2f}\n".encode()
         for unit in units_of(machine, files):
             if unit.argv[0] == RUNNER:
                 self._catch_up(machine, files, unit)
 
     def _catch_up(self, machine: Machine, files: dict[str, bytes], unit: Unit) -> None:
-        folder, count, suffix, *command = unit.argv[1:]
+        folder, first, last, suffix, *command = unit.argv[1:]
         end_ns, now_ns = unit.started_ns, unit.end_ns(self._loop.now_ns)
-        for segment in range(1, int(count) + 1):
+        for segment in range(int(first), int(last) + 1):
             path = f"{folder}/seg-{segment:05d}"
             begin_ns = end_ns + self._gap_ns(machine, path)
             argv = [word.replace("@", path) for word in command]

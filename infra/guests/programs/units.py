@@ -84,12 +84,13 @@ def start(machine: Machine, files: dict[str, bytes], arguments: tuple[str, ...],
     return f"Running as unit: {names[0]}.service\n".encode()
 
 
-def show(unit: Unit | None) -> bytes:
-    """`systemctl show --property=LoadState,ActiveState NAME`."""
+def show(unit: Unit | None, machine: Machine) -> bytes:
+    """`systemctl show NAME`: the few properties that are looked at."""
     if unit is None:
         return b"LoadState=not-found\nActiveState=inactive\n"
     state = "active" if unit.stopped_ns is None else "inactive"
-    return f"LoadState=loaded\nActiveState={state}\n".encode()
+    entered_us = (unit.started_ns - (machine.sshd_ns or 0)) // 1000
+    return f"LoadState=loaded\nActiveState={state}\nActiveEnterTimestampMonotonic={entered_us}\n".encode()
 
 
 def stopped(unit: Unit, now_ns: int) -> Unit:
