@@ -22,9 +22,9 @@ from infra.world import World
 from tasks.batch import Batch
 from tasks.boot_vms import BootVm, chosen, ensure_boot_vms
 from tasks.deploy import headline, remove_vms
+from tasks.heartbeats import heartbeats, intend_heartbeats
 from tasks.leftovers import boot_traces, count_leftovers
 from tasks.nodes import placement_rows, ready_nodes, rooms
-from tasks.heartbeats import heartbeats, intend_heartbeats
 from tasks.observing import Observers, View, observing
 from tasks.outcome import Circumstances, Outcome, outcome
 from tasks.profile import Profile

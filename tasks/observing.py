@@ -206,9 +206,10 @@ class Observers:
         return max(((gap.to_ns - max(gap.from_ns, since_ns)) / NS for gap in gaps), default=0.0)
 
     def settle(self) -> None:
-        """Tell the batch how late its steps may have been heard: a stream without heartbeats as late as others.
+        """Tell the batch how late its steps may have been heard.
 
-        The server is the same and so is the observer; where nothing was measured, nothing is known.
+        A stream without heartbeats is taken to be as late as the latest of the others: server and
+        observer are the same. Where nothing was measured, nothing is known.
         """
         if self.batch is None:
             return

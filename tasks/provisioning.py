@@ -148,7 +148,7 @@ class Clones:
         self.disk_not_yet[i] = max(self.disk_not_yet[i], self.batch.heard_ns)
 
     def _deployed_not_yet(self, i: int) -> int:
-        """When not all three held. A VM that said Stopped before may still have said so with its disk ready."""
+        """When not all three held; a VM may have said Stopped until after its disk was ready."""
         disk = self.disk_not_yet[i]
         is_sure = self.left[i] + REPLAY_S * NS < disk
         return max(disk, self.stopped_not_yet[i]) if is_sure else disk
