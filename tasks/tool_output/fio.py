@@ -155,6 +155,8 @@ def _run(document: Document, notes: tuple[Note, ...]) -> FioRun:
     ]
     kept = tuple(job for job in jobs if job is not None)
     document.check(bool(kept), rows, "there is no job in it")
+    if rows == "client_stats":
+        _refuse_a_sum(document, kept, rows)
     return FioRun(
         version=(int(version[1]), int(version[2])),
         finished_ms=check_clock(document, root),
@@ -163,10 +165,22 @@ def _run(document: Document, notes: tuple[Note, ...]) -> FioRun:
     )
 
 
+def _refuse_a_sum(document: Document, jobs: tuple[FioJob, ...], path: str) -> None:
+    """A client's row that adds up the rows before it is "All clients", whatever it is called."""
+    done = [
+        (sum(d.total_ios for d in job.directions), sum(d.io_bytes for d in job.directions)) for job in jobs
+    ]
+    for i in range(2, len(jobs)):
+        ios, io_bytes = (sum(each) for each in zip(*done[:i], strict=True))
+        document.check(
+            (ios, io_bytes) != done[i] or not ios, under(path, i), "it is the sum of the rows before it"
+        )
+
+
 def _job(document: Document, row: Any, path: str, shared: dict[str, str]) -> FioJob | None:
     document.check(isinstance(row, dict), path, "an object is expected")
     name = text(document, row, "jobname", path)
-    if name == ALL_CLIENTS and "hostname" in row:
+    if name == ALL_CLIENTS and path.startswith("client_stats"):
         return None
     document.check("mixed" not in row, path, "unified_rw_reporting is not supported: directions are needed")
     options = shared | _options(document, row, "job options", path)

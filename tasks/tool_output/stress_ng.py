@@ -7,6 +7,7 @@ taken as text. Rates are written beside counts and times, which checks both.
 import re
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import isfinite
 from typing import NoReturn
 
@@ -19,6 +20,13 @@ TOOL = "stress-ng"
 DIGIT = 1e-6
 """Width of the last digit of every number in the YAML."""
 
+QUARTER_OF_AN_HOUR_S = 900
+FURTHEST_ZONE_S = 14 * 3600
+
+_ROW = re.compile(
+    rb"metrc: \[\d+\] (?P<name>\S+) +(?P<ops>\d+) +(?P<wall>[\d.]+)(?: +[\d.]+){5} +(?P<rss>\d+)\s*$",
+    re.MULTILINE,
+)
 _PROBLEM = re.compile(r"stress-ng: (?:fail|error):|compromised|metrics.* corrupted|unsuccessful")
 _KNOWN = {
     "stressor",
@@ -73,13 +81,16 @@ def parse_stress_ng(data: bytes, console: bytes = b"") -> StressRun:
     if not isinstance(metrics, yaml.SequenceNode) or not metrics.value:
         _wrong(metrics, "metrics: a list of stressors is expected")
     lines = console.decode(errors="replace").splitlines()
+    _check_clock(system)
+    stressors = tuple(_stressor(_Mapping.of(node)) for node in metrics.value)
+    _check_console(console, stressors)
     return StressRun(
         version=system.text("stress-ng-version"),
         date=system.text("date-yyyy-mm-dd"),
         time=system.text("time-hh-mm-ss"),
         epoch_s=system.whole("epoch-secs"),
         node=system.text("nodename"),
-        stressors=tuple(_stressor(_Mapping.of(node)) for node in metrics.value),
+        stressors=stressors,
         problems=tuple(line.strip() for line in lines if _PROBLEM.search(line)),
     )
 
@@ -173,6 +184,32 @@ def _stressor(found: _Mapping) -> Stressor:
         max_rss_kib=found.whole("max-rss") if "max-rss" in found.values else None,
         extra={key: found.text(key) for key in found.values if key not in _KNOWN},
     )
+
+
+def _check_clock(system: _Mapping) -> None:
+    """Date and time are those of the epoch in some time zone."""
+    written = f"{system.text('date-yyyy-mm-dd')} {system.text('time-hh-mm-ss')}"
+    try:
+        local = datetime.strptime(written, "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        _wrong(system.node("date-yyyy-mm-dd"), f"not a date and time: {written[:60]!r}")
+    ahead = int(local.timestamp()) - system.whole("epoch-secs")
+    if ahead % QUARTER_OF_AN_HOUR_S or abs(ahead) > FURTHEST_ZONE_S:
+        _wrong(system.node("epoch-secs"), f"epoch-secs is not {written} in any time zone")
+
+
+def _check_console(console: bytes, stressors: tuple[Stressor, ...]) -> None:
+    """The table on the console has the same counts, seconds and memory, when there is one."""
+    shown = {row["name"].decode(): row for row in _ROW.finditer(console)}
+    for each in stressors if shown else ():
+        row = shown.get(each.name)
+        same = (
+            row is not None
+            and int(row["ops"]) == each.bogo_ops
+            and abs(float(row["wall"]) - each.wall_s) < 0.01
+        )
+        if row is None or not same or int(row["rss"]) != each.max_rss_kib:
+            raise ToolOutputError(TOOL, f"metrics of {each.name}", "the console shows other figures")
 
 
 def _check_usage(found: _Mapping, usage: float, together: float) -> None:
