@@ -24,6 +24,7 @@ from infra.cluster.virtual.runtime import VirtualCluster
 from infra.errors import Forbidden, NotFound
 from infra.guests.none import NoGuests
 from infra.guests.port import Guests
+from infra.guests.programs.io import IoPrograms
 from infra.guests.programs.latency import LatencyPrograms
 from infra.guests.virtual import VirtualGuests
 from infra.results.manifest import nonce_of
@@ -137,7 +138,7 @@ def _virtual(spec: WorldSpec) -> Iterator[World]:
     description = description_of(spec.cluster)
     inside = VirtualCluster(description, spec.seed, load_faults(spec.faults))
     results = _results(spec, "virtual")
-    guests = _virtual_guests(inside)
+    guests = _virtual_guests(inside, spec.seed)
     try:
         inside.open(results.last_state(), spec.background_pods)
         yield World(
@@ -160,11 +161,12 @@ def _virtual(spec: WorldSpec) -> Iterator[World]:
         results.close()
 
 
-def _virtual_guests(inside: VirtualCluster) -> VirtualGuests:
+def _virtual_guests(inside: VirtualCluster, seed: int) -> VirtualGuests:
     machines, loop, description = inside.plane.machines, inside.loop, inside.description
     guests = VirtualGuests(machines, loop, description.guest, description.probing)
     latency = LatencyPrograms(machines, loop, description.latency, inside.plane.draws)
     guests.programs.update(latency.programs)
+    guests.programs.update(IoPrograms(machines, inside.server.clock, description, seed).programs)
     guests.before_use = latency.catch_up
     return guests
 

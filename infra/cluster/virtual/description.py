@@ -18,6 +18,7 @@ from infra.cluster.virtual.own import OwnCluster, spread_out
 from infra.cluster.virtual.part import Part
 from infra.cluster.virtual.part import Rate as Rate
 from infra.cluster.virtual.realtime import Latency
+from infra.cluster.virtual.storage import Ceph
 from infra.errors import ClusterError
 from infra.explain import syntax, what_is_wrong
 
@@ -291,6 +292,7 @@ class Description(Part):
     attach: Attach = Attach()
     kubelet: Kubelet = Kubelet()
     guest: Guest = Guest()
+    ceph: Ceph = Ceph()
     latency: Latency = Latency()
     probing: Probing = Probing()
     openshift: OpenShift = OpenShift()

@@ -1,0 +1,93 @@
+"""Who uses the virtual cluster's Ceph at the same time, and what each of them got out of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from infra.clock import Clock
+from infra.cluster.virtual.capacity import SharedCapacity
+from infra.cluster.virtual.ceph import Images, Work, generator, solve
+from infra.cluster.virtual.ceph_latency import GRID_US
+from infra.cluster.virtual.storage import Ceph
+
+GIB = 1024**3
+_EDGES = np.concatenate([[0.0], GRID_US])
+MIDDLES_NS: list[int] = [int(round(us * 1000)) for us in (_EDGES[1:] + _EDGES[:-1]) / 2]
+"""The latency that a cell of the grid stands for, ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Latencies of one client: (ns, how often), ascending."""
+
+    counts: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Client:
+    """One image in use; `histogram` is known once its population has been solved."""
+
+    image: str
+    work: Work
+    measured_s: float
+    histogram: Histogram | None = None
+
+
+class CephClients:
+    """The storage of one virtual cluster.
+
+    Clients of the same pattern and block size that overlap are solved together, at the moment when
+    the first of them ends; different kinds of work do not feel each other.
+    """
+
+    def __init__(self, ceph: Ceph, clock: Clock, seed: int) -> None:
+        self._ceph = ceph
+        self._clock = clock
+        self._seed = seed
+        self._images = Images(ceph, seed)
+        self._active: dict[tuple[str, int], dict[str, Client]] = {}
+        disks = ceph.osds * ceph.media_gib_per_s
+        wires = ceph.hosts * ceph.host_gib_per_s
+        fill = min(disks, wires) / ceph.replicas * GIB
+        self._filling = SharedCapacity(clock, fill, ceph.client_gib_per_s * GIB)
+
+    async def fill(self, amount: int) -> None:
+        """Write so many bytes as fast as all who fill at the same time allow."""
+        await self._filling.use(float(amount))
+
+    def join(self, image: str, work: Work, measured_s: float) -> Client:
+        """An image is used from now on; it will be measured for so many seconds."""
+        client = Client(image, work, measured_s)
+        self._active.setdefault((work.pattern, work.block_bytes), {})[image] = client
+        return client
+
+    def leave(self, client: Client) -> Histogram:
+        """The image is not used any more: what was measured."""
+        population = self._active[client.work.pattern, client.work.block_bytes]
+        if client.histogram is None:
+            self._solve(list(population.values()))
+        population.pop(client.image, None)
+        if client.histogram is None:
+            raise AssertionError(f"{client.image} was not among the clients that were solved")
+        return client.histogram
+
+    def drop(self, client: Client) -> None:
+        """The image is not used any more, and nobody wants to know."""
+        self._active[client.work.pattern, client.work.block_bytes].pop(client.image, None)
+
+    def _solve(self, clients: list[Client]) -> None:
+        clients = sorted(clients, key=lambda client: client.image)
+        solution = solve(self._ceph, [client.work for client in clients], self._images.places(
+            [client.image for client in clients]
+        ))  # fmt: skip
+        measured_s = np.array([client.measured_s for client in clients])
+        totals = np.floor(solution.per_s * measured_s + 1e-6).astype(np.int64)
+        first = clients[0]
+        random = generator(self._seed, "latencies", first.image, str(self._clock.now_ns()))
+        drawn = random.multinomial(totals, solution.shares)
+        for client, row in zip(clients, drawn, strict=True):
+            if client.histogram is None:
+                at = np.flatnonzero(row)
+                cells, counts = at.tolist(), row[at].tolist()
+                pairs = [(MIDDLES_NS[i], n) for i, n in zip(cells, counts, strict=True)]
+                client.histogram = Histogram(pairs)
