@@ -37,16 +37,13 @@ def _gaps(run: ToolRun, cpu: int) -> Histogram:
         run.draws, f"{name} stalls", turns, [1.0 - sum(stalls) / turns, *(s / turns for s in stalls)]
     )
     short = drawn(run.draws, name, long.pop(0), ordinary)
-    return merged([{max(1, value): count} for value, count in short.items()] + [_lengths(long)])
+    # oslat rounds up: a turn of less than 1 us is in bucket 1
+    return merged([{value + 1: count} for value, count in short.items()] + [long])
 
 
 def stall_lengths(run: ToolRun) -> list[float]:
     """Shares of the stalls by length, whole microseconds."""
     return by_microsecond(lognormal(run.model.stall_us, run.model.stall_spread))
-
-
-def _lengths(long: Histogram) -> Histogram:
-    return {place - 1: count for place, count in long.items()}
 
 
 def _thread(run: ToolRun, cpu: int, buckets: int) -> dict[str, object]:
