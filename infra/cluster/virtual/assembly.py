@@ -1,7 +1,6 @@
 """A whole virtual cluster: which controllers run, under which client, and what exists before a run."""
 
 from infra.cluster.kinds import (
-    KUBEVIRT,
     NAMESPACE,
     POD,
     SNAPSHOT_CLASS,
@@ -17,9 +16,16 @@ from infra.cluster.virtual.controllers.cdi_clone_populator import ClonePopulator
 from infra.cluster.virtual.controllers.cdi_data_volumes import DataVolumes
 from infra.cluster.virtual.controllers.csi_provisioner import Provisioner
 from infra.cluster.virtual.controllers.csi_snapshots import Snapshotter
+from infra.cluster.virtual.controllers.hyperconverged import HyperConverged
 from infra.cluster.virtual.controllers.kubelet import Kubelets
+from infra.cluster.virtual.controllers.kubelet_settings import KubeletSettings
+from infra.cluster.virtual.controllers.machine_config import MachineConfigPools
+from infra.cluster.virtual.controllers.network_policies import NetworkPolicies
 from infra.cluster.virtual.controllers.node_selection import NodeSelection
+from infra.cluster.virtual.controllers.node_tuning import NodeTuning
 from infra.cluster.virtual.controllers.scheduler import Scheduler
+from infra.cluster.virtual.controllers.storage_settings import StorageSettings, strategies
+from infra.cluster.virtual.controllers.virt_config import VirtConfig
 from infra.cluster.virtual.controllers.virt_handler import Handlers
 from infra.cluster.virtual.controllers.virt_instance import InstanceController
 from infra.cluster.virtual.controllers.virt_machine import VirtualMachineController
@@ -27,8 +33,9 @@ from infra.cluster.virtual.controllers.volume_attachment import Attachments
 from infra.cluster.virtual.controllers.volume_binder import Binder
 from infra.cluster.virtual.description import Description
 from infra.cluster.virtual.draws import Draws
-from infra.cluster.virtual.realtime_nodes import realtime_nodes
 from infra.cluster.virtual.nodes import node_object
+from infra.cluster.virtual.platform_objects import kubevirt_object
+from infra.cluster.virtual.realtime_nodes import realtime_nodes
 
 
 def add_controllers(plane: ControlPlane) -> Provisioner:
@@ -49,7 +56,19 @@ def add_controllers(plane: ControlPlane) -> Provisioner:
     Scheduler(plane)
     NodeSelection(plane)
     Kubelets(plane)
+    VirtConfig(plane)
     return provisioner
+
+
+def add_operators(plane: ControlPlane) -> None:
+    """Register the operators that carry tuning out, where the described cluster has them."""
+    if plane.description.openshift.operators:
+        MachineConfigPools(plane)
+        KubeletSettings(plane)
+        HyperConverged(plane)
+        NodeTuning(plane)
+        NetworkPolicies(plane)
+        StorageSettings(plane)
 
 
 def add_subresources(server: ApiServer, plane: ControlPlane) -> None:
@@ -78,11 +97,9 @@ def initial_objects(description: Description, draws: Draws, background_pods: int
         _object(NAMESPACE, name, status={"phase": "Active"})
         for name in ("default", "kube-system", "openshift-cnv")
     ]
-    clone = {
-        "cloneStrategy": "snapshot",
-        "dataImportCronSourceFormat": "snapshot",
-        "snapshotClass": description.snapshot_class,
-    }
+    strategy = description.openshift.clone_strategy
+    wanted = {"cloneStrategy": strategy} if strategy else {}
+    clone = strategies(wanted, description.snapshot_class)
     claims = [{"accessModes": ["ReadWriteMany"], "volumeMode": "Block"}]
     objects += [
         _object(
@@ -97,16 +114,10 @@ def initial_objects(description: Description, draws: Draws, background_pods: int
         _object(
             STORAGE_PROFILE,
             description.storage_class,
-            spec={},
+            spec=wanted,
             status={"provisioner": provisioner, "claimPropertySets": claims, **clone},
         ),
-        _object(
-            KUBEVIRT,
-            "kubevirt-kubevirt-hyperconverged",
-            "openshift-cnv",
-            spec={"configuration": {}},
-            status={"phase": "Deployed", "observedKubeVirtVersion": description.kubevirt},
-        ),
+        kubevirt_object(description),
     ]
     objects += [node_object(description, draws, number) for number in range(description.nodes.workers)]
     objects += realtime_nodes(description)

@@ -25,6 +25,10 @@ class OpenShift(Part):
     reconcile_s: float = Field(
         2.0, description="an operator's answer to a changed field, seconds; assumption"
     )
+    clone_strategy: str = Field(
+        "snapshot",
+        description="cloneStrategy set in the StorageProfile, empty: none; reference study (its method)",
+    )
     restart_s: float = Field(20.0, description="restart of the CSI provisioner's pods, seconds; assumption")
 
 

@@ -11,12 +11,13 @@ import orjson
 from infra.cluster.kinds import kind_of
 from infra.cluster.port import Object, ref_of
 from infra.cluster.virtual.api import ApiServer, VirtualClient
-from infra.cluster.virtual.assembly import add_controllers, add_subresources, initial_objects
+from infra.cluster.virtual.assembly import add_controllers, add_operators, add_subresources, initial_objects
 from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.description import Description
 from infra.cluster.virtual.draws import Draws
 from infra.cluster.virtual.faults import FaultPlan, Faults
 from infra.cluster.virtual.loop import new_loop
+from infra.cluster.virtual.platform_objects import platform_objects
 from infra.cluster.virtual.store import Store
 
 T = TypeVar("T")
@@ -52,13 +53,17 @@ class VirtualCluster:
         else:
             seed_objects(
                 self.server.store,
-                initial_objects(self.description, self._draws, background_pods),
+                [
+                    *initial_objects(self.description, self._draws, background_pods),
+                    *platform_objects(self.description),
+                ],
                 self.server.stamp(),
             )
         self._runner.run(self._start())
 
     async def _start(self) -> None:
         self.provisioner = add_controllers(self.plane)
+        add_operators(self.plane)
         add_subresources(self.server, self.plane)
         await self.plane.start()
         await self.server.clock.sleep(SETTLE_S)

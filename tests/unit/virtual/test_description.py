@@ -111,7 +111,7 @@ def test_a_wrong_description_is_one_line_that_names_the_key(values: dict[str, An
 
 
 def test_an_unknown_preset_names_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="presets are csi-lab, fast, launch-lab, study"):
+    with pytest.raises(ClusterError, match="presets are csi-lab, fast, launch-lab, study, untuned"):
         load_description("nothing")
     broken = tmp_path / "broken.toml"
     broken.write_text("[nodes\n")
