@@ -14,6 +14,7 @@ VERBS = {
     "plan": "plan",
     "run": "run",
     "report": "report",
+    "compare": "compare",
     "runs": "runs",
     "clean": "clean",
     "profile": "profiles",
@@ -46,6 +47,7 @@ Exit codes:
   1    a stage could not finish
   2    refused before anything changed: usage, profile, preflight
   3    finished, but the verdict is degraded or invalid
+  4    a regression against the baseline
   130  interrupted"""
 
 

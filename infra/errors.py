@@ -2,6 +2,7 @@
 
     VirtscaleError
       ProfileError            the profile or an option is wrong (exit 2)
+      NotComparable           two runs that may not be compared, or not yet (exit 2)
       InvalidRun              preflight found that the run could not be valid (exit 2)
       StageError              a stage could not finish (exit 1)
       StoreError              the result store is away or refuses (exit 2 before a run, 1 within)
@@ -39,6 +40,12 @@ class ProfileError(VirtscaleError):
 
 class InvalidRun(VirtscaleError):
     """Preflight: the run could not be valid on this cluster."""
+
+    exit_code = 2
+
+
+class NotComparable(VirtscaleError):
+    """Two runs differ in what has to be equal, or one of them has nothing to compare."""
 
     exit_code = 2
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import polars as pl
 import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -84,6 +85,14 @@ def _render(**values: Any) -> str:
     )
 
 
+def rendered(template: str, charts: Mapping[str, alt.LayerChart], **values: Any) -> str:
+    """Another page of the same look: a template with styles, scripts and its charts by element id."""
+    script = _as_script(_charts_document({name: chart.to_dict() for name, chart in charts.items()}))
+    page = _environment().get_template(template)
+    assets = {"css": _asset("page.css"), "js": _asset("page.js"), "bundle": Markup(charting_bundle())}
+    return page.render(**values, **assets, charts=script)
+
+
 @cache
 def _environment() -> Environment:
     return Environment(
@@ -110,10 +119,16 @@ def _as_script(document: Any) -> Markup:
 
 def _chart_data(sections: Sequence[Section]) -> dict[str, Any]:
     specs = {
-        f"chart-{section.anchor}-{index}": {**chart.to_dict(), "config": {}}
+        f"chart-{section.anchor}-{index}": chart.to_dict()
         for section in sections
         for index, (chart, _) in enumerate(section.charts)
     }
+    return _charts_document(specs)
+
+
+def _charts_document(charts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What the page's script draws: charts by element id, and the looks of both colour schemes."""
+    specs = {name: {**chart, "config": {}} for name, chart in charts.items()}
     return {"specs": specs, "light": config(), "dark": config(dark=True), "colours": DARK_COLOURS}
 
 
