@@ -15,13 +15,12 @@ from typing import Any
 
 from infra.errors import ProfileError
 from infra.manifests import Disk, Machine, Mark, Source, virtual_machine
-from infra.results.manifest import check_same_profile
+from infra.results.manifest import SCHEMA, check_same_profile
 from infra.world import World
 from tasks.profile import Profile, profile_hash
 from tasks.run import RunRequest
 from tasks.surroundings import surroundings
 
-SCHEMA = 1
 _PACKAGES = ("kubernetes", "polars", "prefect", "pyarrow", "pydantic", "altair")
 
 Manifest = dict[str, Any]

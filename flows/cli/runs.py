@@ -1,32 +1,100 @@
 """`virtscale runs`: what a store holds."""
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from flows.cli.options import json_option, store_option
+from flows.cli.options import json_option, store_option, yes_option
 from flows.cli.text import table
-from infra.results.manifest import read_manifests
+from infra.errors import ProfileError, StoreError
+from infra.results.lock import only_process
+from infra.results.manifest import check_run_id, read_manifest, read_manifests
 from infra.results.open import open_store
+from infra.results.port import ObjectStore
+from infra.results.removal import delete_run
+from infra.results.uploads import waiting_writes
+from tasks.records import TABLES
 
 COLUMNS = ("run", "profile", "cluster", "started", "verdict", "state")
 
 
-@click.command("runs")
+@click.group("runs", invoke_without_command=True)
 @store_option
 @json_option
-def runs(*, store: str, as_json: bool) -> None:
+@click.pass_context
+def runs(context: click.Context, *, store: str, as_json: bool) -> None:
     """List the runs of a store, oldest first."""
-    found = read_manifests(open_store(store, writable=False)).values()
+    if context.invoked_subcommand is not None:
+        return
+    opened = open_store(store, writable=False)
+    found = read_manifests(opened, lambda line: click.echo(line, err=True)).values()
     lines = [line_of(each) for each in sorted(found, key=lambda each: each["started_at"])]
+    for line in lines:
+        if waiting := waiting_writes(opened, str(line["run"])):
+            line["state"] = f"{line['state']}, {waiting} writes kept on this machine"
     if as_json:
         click.echo(json.dumps(lines))
     elif not lines:
         click.echo(f"no run in {store}")
     else:
         click.echo(table([COLUMNS, *(tuple(line[name] or "-" for name in COLUMNS) for line in lines)]))
+
+
+@runs.command("delete")
+@click.argument("run_id", metavar="RUN")
+@click.option("--store", metavar="FOLDER", help="Folder or s3://BUCKET/PREFIX of the results.")
+@yes_option
+@click.option("--forget-objects", is_flag=True, help="Also a run that left objects on its cluster.")
+@click.pass_context
+def delete(
+    context: click.Context, *, run_id: str, store: str | None, yes: bool, forget_objects: bool
+) -> None:
+    """Delete everything that a store holds of RUN: manifest, tables, report."""
+    address = _store_of(context, store)
+    opened = open_store(address)
+    with only_process(opened, check_run_id(run_id)):
+        check_deletable(opened, address, run_id, forget_objects)
+        if not yes:
+            ask(run_id, address)
+        gone = delete_run(opened, run_id, TABLES)
+    click.echo(f"run {run_id}: {gone} objects deleted from {address}")
+
+
+def _store_of(context: click.Context, store: str | None) -> str:
+    """The store that is named after `delete`, else before it."""
+    return store or str(context.parent.params["store"] if context.parent else "")
+
+
+def check_deletable(store: ObjectStore, address: str, run_id: str, forget_objects: bool) -> None:
+    """Nothing when the run may go.
+
+    Raises:
+        StoreError: there is nothing of it.
+        ProfileError: without its results, what it left on its cluster could not be told from other objects.
+    """
+    manifest = read_manifest(store, run_id)
+    if manifest is None and not store.keys(f"_commits/{run_id}/"):
+        raise StoreError(f"run {run_id}: store {address} has no such run (virtscale runs --store {address})")
+    if manifest is None or forget_objects or manifest["world"] == "virtual" or not manifest["objects_left"]:
+        return
+    raise ProfileError(
+        f"run {run_id} left objects on {manifest['cluster']} that only its results can tell from others; "
+        f"virtscale clean {run_id} --store {address} first, or give --forget-objects"
+    )
+
+
+def ask(run_id: str, address: str) -> None:
+    """Let a person decide; a script has to say --yes.
+
+    Raises:
+        ProfileError: there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        raise ProfileError(f"delete {run_id}: there is nobody to ask; give --yes")
+    click.confirm(f"Delete all results of {run_id} from {address}?", abort=True)
 
 
 def line_of(manifest: Mapping[str, Any]) -> dict[str, str | None]:

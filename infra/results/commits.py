@@ -30,7 +30,12 @@ def commit_key(run_id: str, cell: Cell, attempt: int) -> str:
 
 def state_key(run_id: str, cell: Cell, attempt: int) -> str:
     """The key of the virtual cluster's state after an attempt."""
-    return f"_states/{run_id}/{attempt_name(cell, attempt)}.json.zst"
+    return f"{state_prefix(run_id)}{attempt_name(cell, attempt)}.json.zst"
+
+
+def state_prefix(run_id: str) -> str:
+    """What the keys of a run's states start with."""
+    return f"_states/{run_id}/"
 
 
 def part_prefix(table: str, run_id: str, name: str) -> str:
@@ -39,8 +44,12 @@ def part_prefix(table: str, run_id: str, name: str) -> str:
 
 
 def run_folders(run_id: str, tables: Iterable[str]) -> list[str]:
-    """The folders of keys that a run looks into: its commits, and its parts by table."""
-    return [f"_commits/{run_id}/", *(part_prefix(table, run_id, "") for table in tables)]
+    """The folders of keys that a run looks into: its commits, its states, and its parts by table."""
+    return [
+        f"_commits/{run_id}/",
+        state_prefix(run_id),
+        *(part_prefix(table, run_id, "") for table in tables),
+    ]
 
 
 def encode(commit: Commit) -> bytes:

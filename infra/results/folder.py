@@ -97,6 +97,10 @@ class FolderStore:
         """The file's absolute path."""
         return str(self._path(key))
 
+    def scan_options(self) -> dict[str, str]:
+        """None: an address is a path."""
+        return {}
+
     def try_writing(self) -> None:
         """Write, link and remove one file: a folder that refuses a link could not hold commits.
 

@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -12,6 +12,8 @@ from infra.results.fetch import fetch
 from infra.results.port import ObjectStore
 
 RUN_ID = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,38}[a-z0-9])?")
+SCHEMA = 1
+"""The version of manifests that this version writes; it reads older ones, too."""
 _FOLDER = "_manifests/"
 _ABSENT = object()
 
@@ -32,35 +34,57 @@ def check_run_id(run_id: str) -> str:
 def write_manifest(store: ObjectStore, run_id: str, manifest: Mapping[str, Any]) -> None:
     """Store the run's manifest whole, replacing an older one; `run_id` is added to it."""
     body = {**manifest, "run_id": check_run_id(run_id)}
-    store.put(_key(run_id), orjson.dumps(body, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
+    store.put(manifest_key(run_id), orjson.dumps(body, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
 
 
 def read_manifest(store: ObjectStore, run_id: str) -> dict[str, Any] | None:
     """The run's manifest; None when the store has no such run.
 
     Raises:
-        StoreError: it is damaged.
+        StoreError: it is damaged, or was written by a newer version.
     """
-    body = store.get(_key(check_run_id(run_id)))
+    body = store.get(manifest_key(check_run_id(run_id)))
     if body is None:
         return None
     manifest = _parsed(body)
     if manifest is None or manifest.get("run_id") != run_id:
         raise StoreError(
-            f"store {store.address(_key(run_id))}: this manifest is damaged; put back a copy of it"
+            f"store {store.address(manifest_key(run_id))}: this manifest is damaged; put back a copy of it"
         )
+    if _is_newer(manifest):
+        raise StoreError(f"store {store.address(manifest_key(run_id))}: {_newer_text(manifest)}")
     return manifest
 
 
-def read_manifests(store: ObjectStore) -> dict[str, dict[str, Any]]:
-    """All runs of the store: run id to manifest, by run id; files that are no manifests are passed over."""
+def read_manifests(
+    store: ObjectStore, tell: Callable[[str], None] = lambda line: None
+) -> dict[str, dict[str, Any]]:
+    """All runs of the store: run id to manifest, by run id; files that are no manifests are passed over.
+
+    So are manifests of a newer version; `tell` gets a line for each.
+    """
     found: dict[str, dict[str, Any]] = {}
     for key, body in fetch(store, [key for key in store.keys(_FOLDER) if key.endswith(".json")]):
         manifest = None if body is None else _parsed(body)
         run_id = key.removeprefix(_FOLDER).removesuffix(".json")
-        if manifest is not None and manifest.get("run_id") == run_id:
+        if manifest is None or manifest.get("run_id") != run_id:
+            continue
+        if _is_newer(manifest):
+            tell(f"run {run_id} is not shown: {_newer_text(manifest)}")
+        else:
             found[run_id] = manifest
     return found
+
+
+def _is_newer(manifest: Mapping[str, Any]) -> bool:
+    return isinstance(manifest.get("schema"), int) and manifest["schema"] > SCHEMA
+
+
+def _newer_text(manifest: Mapping[str, Any]) -> str:
+    return (
+        f"a newer virtscale wrote this manifest (schema {manifest['schema']}, this one knows {SCHEMA}); "
+        "use that version"
+    )
 
 
 def check_same_profile(run_id: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -102,7 +126,8 @@ def nonce_of(store: ObjectStore, run_id: str) -> str:
     return nonce
 
 
-def _key(run_id: str) -> str:
+def manifest_key(run_id: str) -> str:
+    """The key of a run's manifest."""
     return f"{_FOLDER}{run_id}.json"
 
 

@@ -55,6 +55,10 @@ class ObjectStore(Protocol):
         """Where a person finds it: a path or an s3:// address."""
         ...
 
+    def scan_options(self) -> dict[str, str]:
+        """What polars needs besides the address to read it itself; secrets among it, so never print it."""
+        ...
+
 
 class Cell(NamedTuple):
     """One unit of commit: `deploy`, `400`, repeat 1. `cell` is "0" for a stage without batches."""
@@ -125,8 +129,12 @@ class Results(Protocol):
         """The last complete attempt of a cell; what decides that it is done."""
         ...
 
+    def past(self) -> list[Commit]:
+        """The commits that tell of this world's past: all, or those of a virtual cluster's lineage."""
+        ...
+
     def last_state(self) -> bytes | None:
-        """The virtual cluster's state after the newest commit that has one."""
+        """The virtual cluster's state after the newest commit of its past that has one."""
         ...
 
     def ledger(self) -> dict[ObjectName, set[str]]:

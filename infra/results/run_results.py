@@ -18,15 +18,18 @@ from infra.results.commits import (
     part_prefix,
     read_commits,
     state_key,
+    state_prefix,
 )
 from infra.results.ledger import read_ledger
 from infra.results.manifest import check_run_id
 from infra.results.parts import Table, checked_rows, cut, parquet_of, table_of
 from infra.results.port import Cell, Commit, ObjectName, ObjectStore, Row
 from infra.results.read import last_complete
+from infra.results.room import check_room
 from infra.results.spool import Spool, create_spool, read_spool, reopen_spool
 
 STATES_KEPT = 2
+"""Of each stage: every measured stage goes on from a state of its own."""
 
 
 def open_results(
@@ -53,6 +56,8 @@ class RunResults:
     world: str
     tables: Mapping[str, Table]
     spool_dir: Path
+    lineage: frozenset[str] = frozenset()
+    """Stages whose commits tell of this world's past; empty: all."""
     _seen: dict[str, Commit] = field(default_factory=dict)
     _open: dict[Cell, "RunAttempt"] = field(default_factory=dict)
 
@@ -60,13 +65,14 @@ class RunResults:
         """Open the next attempt, after committing what killed attempts of the cell left.
 
         Raises:
-            StoreError: another living process is at work on this cell.
+            StoreError: another living process is at work on this cell, or its rows would not fit.
         """
         _check_cell(cell)
         if cell in self._open:
             self._open.pop(cell).spool.close()
         self._recover(cell)
         number = 1 + max(self._numbers(cell), default=0)
+        check_room(self.spool_dir, cell)
         attempt = RunAttempt(self, cell, number, create_spool(self.spool_path(cell, number)))
         self._open[cell] = attempt
         return attempt
@@ -79,13 +85,17 @@ class RunResults:
         """The complete attempt of the cell with the highest number."""
         return next((each for each in last_complete(self.commits()) if each.cell == cell), None)
 
+    def past(self) -> list[Commit]:
+        """The commits that tell of this world's past, in the order of commit."""
+        return [each for each in self.commits() if not self.lineage or each.cell.stage in self.lineage]
+
     def last_state(self) -> bytes | None:
-        """The state stored with the newest commit that has one.
+        """The state stored with the newest commit of this world's past that has one.
 
         Raises:
             StoreError: that state is gone or damaged.
         """
-        keys = [each.state for each in self.commits() if each.state]
+        keys = [each.state for each in self.past() if each.state]
         if not keys:
             return None
         body = self.store.get(keys[-1])
@@ -115,8 +125,11 @@ class RunResults:
         """Forget an attempt that was committed (or lost) and drop the states that nobody needs any more."""
         if self._open.get(attempt.cell) is attempt:
             del self._open[attempt.cell]
-        for key in [each.state for each in self.commits() if each.state][:-STATES_KEPT]:
-            self.store.delete(key)
+        same = [each for each in self.commits() if each.state and each.cell.stage == attempt.cell.stage]
+        old = {each.state for each in same[:-STATES_KEPT]}
+        for key in self.store.keys(state_prefix(self.run_id)):
+            if key in old:
+                self.store.delete(key)
 
     def _recover(self, cell: Cell) -> None:
         committed = {each.attempt for each in self.commits() if each.cell == cell}

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from infra.errors import StoreError
-from infra.results.s3_client import Address, connect, encryption_headers, parse_address
+from infra.results.s3_client import Address, connect, credentials, encryption_headers, parse_address
 from infra.results.s3_refusals import FAILURES, Place, code_of, is_away, refusal, status_of
 from infra.settings import S3Settings
 
@@ -152,6 +152,14 @@ class S3Store:
     def address(self, key: str) -> str:
         """The object's `s3://` address."""
         return f"s3://{self.bucket}/{self.prefix}{key}"
+
+    def scan_options(self) -> dict[str, str]:
+        """Endpoint, region and the credentials of this moment.
+
+        Raises:
+            StoreError: there are no credentials.
+        """
+        return {**credentials(self.settings), "aws_endpoint_url": self.endpoint, "aws_region": self.region}
 
     def try_reading(self) -> None:
         """List one key: bucket, endpoint, region, credentials, clock and certificate are right.

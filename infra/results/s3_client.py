@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import NoCredentialsError
 
 from infra.errors import StoreError
 from infra.results.s3_refusals import FAILURES, Place, refusal
@@ -69,7 +70,7 @@ def connect(settings: S3Settings) -> Any:
     if settings.ca_bundle and not Path(settings.ca_bundle).is_file():
         raise StoreError(f"VIRTSCALE_S3_CA_BUNDLE={settings.ca_bundle}: there is no such file; correct it")
     try:
-        session = boto3.session.Session()
+        session = _session(settings)
         return session.client(
             "s3",
             endpoint_url=settings.endpoint or None,
@@ -83,6 +84,30 @@ def connect(settings: S3Settings) -> Any:
         raise StoreError(
             f"{error}; write http://HOST:PORT or https://HOST in VIRTSCALE_S3_ENDPOINT"
         ) from error
+
+
+def credentials(settings: S3Settings) -> dict[str, str]:
+    """The credentials of this moment under the names that polars knows.
+
+    Raises:
+        StoreError: there are none.
+    """
+    place = Place("s3://", "", settings.endpoint)
+    try:
+        found = _session(settings).get_credentials()
+        if found is None:
+            raise NoCredentialsError
+        frozen = found.get_frozen_credentials()
+    except FAILURES as error:
+        raise refusal(error, place) from error
+    pairs = {"aws_access_key_id": frozen.access_key, "aws_secret_access_key": frozen.secret_key}
+    return pairs | ({"aws_session_token": frozen.token} if frozen.token else {})
+
+
+@lru_cache(maxsize=8)
+def _session(settings: S3Settings) -> Any:
+    del settings  # one for each state of the environment
+    return boto3.session.Session()
 
 
 def _config(settings: S3Settings) -> Config:

@@ -58,6 +58,11 @@ def uploading(
         uploads.close()
 
 
+def waiting_writes(store: ObjectStore, run_id: str) -> int:
+    """How many writes of a run are kept on this machine because the store was away."""
+    return len(Outbox(spool_folder(store, run_id) / "outbox").waiting())
+
+
 def upload_cost(store: ObjectStore) -> dict[str, Any] | None:
     """What uploading has cost this process so far; None for a folder."""
     return store.cost() if isinstance(store, UploadingStore) else None
@@ -166,6 +171,10 @@ class UploadingStore:
     def address(self, key: str) -> str:
         """The object's address in the store itself."""
         return self.remote.address(key)
+
+    def scan_options(self) -> dict[str, str]:
+        """As the store itself."""
+        return self.remote.scan_options()
 
     def cost(self) -> dict[str, Any]:
         """What the manifest keeps."""
