@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from infra.cluster.virtual.draws import Draws
 from infra.cluster.virtual.realtime import Latency
 from infra.guests.programs.delays import (
     Histogram,
@@ -51,9 +52,14 @@ def rounds(run: ToolRun) -> Histogram:
 
 
 def _slice(run: ToolRun, number: int) -> Histogram:
-    shares = _round_trips(run.model, run.noisy)
+    return _hour(run.draws, f"{run.vm} l2reflect {run.name} {number}", _round_trips(run.model, run.noisy))
+
+
+@lru_cache(maxsize=1024)
+def _hour(draws: Draws, name: str, shares: tuple[float, ...]) -> Histogram:
+    """Kept, because every later file of the run holds it again."""
     mean_us = sum((value + 0.5) * share for value, share in enumerate(shares))
-    return drawn(run.draws, f"{run.vm} l2reflect {run.name} {number}", int(SLICE_S * 1e6 / mean_us), shares)
+    return drawn(draws, name, int(SLICE_S * 1e6 / mean_us), shares)
 
 
 @lru_cache(maxsize=8)

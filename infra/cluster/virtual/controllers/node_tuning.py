@@ -30,7 +30,9 @@ class NodeTuning:
             self._queue.add(("", "profiles"))
 
     async def _reconcile(self, _: Key) -> None:
-        await asyncio.gather(*(self._node(node) for node in list(self._nodes.values())))
+        # a tainted worker has what its performance profile made for it
+        nodes = [node for node in self._nodes.values() if not node["spec"].get("taints")]
+        await asyncio.gather(*(self._node(node) for node in nodes))
 
     async def _node(self, node: Object) -> None:
         wanted, ref = self._recommended(node), Ref(TUNED_PROFILE, NAMESPACE, node["metadata"]["name"])
