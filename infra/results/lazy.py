@@ -23,14 +23,14 @@ def scan_lazy(
         StoreError: a commit is damaged, or the store is away.
     """
     keys = [key for run_id in run_ids for key in _parts(store, run_id, table, which)]
-    empty = pl.DataFrame(schema.empty_table()).with_columns(pl.lit("", pl.String).alias("run_id"))
+    empty = pl.DataFrame(schema.empty_table())
     if not keys:
-        return empty.clear().lazy()
+        return empty.lazy().select(pl.lit("", pl.String).alias("run_id"), *schema.names)
     found = pl.scan_parquet(
         [store.address(key) for key in keys],
         hive_partitioning=True,
         hive_schema={"run_id": pl.String},
-        schema={name: kind for name, kind in empty.schema.items() if name != "run_id"},
+        schema=empty.schema,
         missing_columns="insert",
         extra_columns="ignore",
         storage_options=store.scan_options() or None,
