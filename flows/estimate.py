@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.cluster.virtual.description import Description
+from tasks.analysis.wording import human_duration
+from tasks.latency_plan import VMS
 from tasks.profile import Batches, Profile
 
 GIB_PER_TIB = 1024
@@ -45,6 +47,7 @@ def planned_stages(profile: Profile, cluster: Description | None) -> list[Planne
         "golden-image": _golden_image,
         "deploy": _deploy,
         "boot": _boot,
+        "latency": _latency,
     }
     return [makers[stage](profile, cluster) for stage in profile.stages if stage in makers]
 
@@ -88,6 +91,19 @@ def _boot(profile: Profile, cluster: Description | None) -> PlannedStage:
         storms_s = sum(boot_s(size, cluster) for size in [*_all(section), *([n] if section.prime else [])])
         about_s = deploy_s(n, profile.golden_image.sources, cluster) + max(storms_s, _paced_s(section))
     return PlannedStage("boot", _sizes(section), f"{n:,} VMs", about_s)
+
+
+def _latency(profile: Profile, cluster: Description | None) -> PlannedStage:
+    section = profile.latency
+    lengths = [(tool, section.length_s(tool)) for tool in section.tools]
+    what = ", ".join(f"{tool} {human_duration(length_s)}" for tool, length_s in lengths)
+    segments = sum(section.segments(tool) for tool in section.tools)
+    about_s = None
+    if cluster:
+        # a tool's two VMs are made, booted and deleted anew
+        around_s = deploy_s(VMS, 1, cluster) + boot_s(VMS, cluster) + delete_s(VMS, cluster)
+        about_s = sum(length_s + around_s for _, length_s in lengths)
+    return PlannedStage("latency", f"{what}, in {_count(segments, 'segment')}", f"{VMS} VMs", about_s)
 
 
 def _count(n: int, noun: str) -> str:

@@ -10,7 +10,10 @@ NAMES = {"golden-image": "golden image"}
 
 
 class Step(NamedTuple):
-    """One task of the run: a stage, or one batch of it. `cell` is the batch's size, "0" for a whole stage."""
+    """One task of the run: a stage, or one batch of it. `cell` is the batch's size, "0" for a whole stage.
+
+    For latency it is the tool.
+    """
 
     stage: StageName
     cell: str = "0"
@@ -20,7 +23,8 @@ class Step(NamedTuple):
     @property
     def vms(self) -> int:
         """VirtualMachines that the step measures."""
-        return int(self.cell)
+        first = self.cell.partition("-")[0]
+        return int(first) if first.isdecimal() else 0
 
 
 def steps_of(profile: Profile) -> list[Step]:
@@ -33,6 +37,8 @@ def _steps(profile: Profile, stage: StageName) -> Iterator[Step]:
         yield from _batches(stage, profile.deploy)
     elif stage == "boot":
         yield from _batches(stage, profile.boot)
+    elif stage == "latency":
+        yield from (Step(stage, tool, label=f"latency {tool}") for tool in profile.latency.tools)
     else:
         yield Step(stage, label=NAMES.get(stage, stage))
 

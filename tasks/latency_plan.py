@@ -1,9 +1,13 @@
 """PURE. What runs in the guests of the latency stage: each tool's command, files and segments."""
 
 from dataclasses import dataclass
+from typing import cast, get_args
 
+from infra.errors import ProfileError
 from tasks.profile import Latency, LatencyTool
 
+VMS = 2
+"""A frame needs two ends; jitter is measured in both at once."""
 FOLDER = "/var/lib/virtscale/latency"
 RUNNER = "/usr/local/bin/virtscale-segments"
 HISTOGRAM_US = 1000
@@ -126,6 +130,18 @@ def cpus_of(mask: str) -> tuple[int, ...]:
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(found))
+
+
+def tool_named(name: str) -> LatencyTool:
+    """The tool of that name.
+
+    Raises:
+        ProfileError: there is none.
+    """
+    for tool in get_args(LatencyTool):
+        if tool == name:
+            return cast(LatencyTool, tool)
+    raise ProfileError(f"latency tool {name}: there is none; tools are {', '.join(get_args(LatencyTool))}")
 
 
 def plan_of(section: Latency, tool: LatencyTool) -> ToolPlan:

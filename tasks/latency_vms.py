@@ -10,14 +10,13 @@ from infra.world import World
 from tasks.batch import NS
 from tasks.deletion import volumes_of
 from tasks.golden_image import ensure_golden_image, sources_of
+from tasks.latency_plan import VMS
 from tasks.observing import Objects, wait_until
 from tasks.ownership import ensure, find, know, mark_of
 from tasks.profile import Profile
 from tasks.requests import resent
 
 STAGE = "latency"
-VMS = 2
-"""A frame needs two ends; jitter is measured in both at once."""
 COMMAND_LIMIT_S = 60.0
 PAUSE_S = 5.0
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tasks.analysis.wording import duration_or_beyond, human_duration, with_error
 
-__all__ = ["batch_line", "human_duration", "verdict_line"]
+__all__ = ["batch_line", "human_duration", "latency_line", "verdict_line"]
 
 
 def batch_line(summary: Mapping[str, Any]) -> str:
@@ -23,6 +23,19 @@ def batch_line(summary: Mapping[str, Any]) -> str:
         _remark(summary),
     ]
     return "  ".join(parts).rstrip()
+
+
+def latency_line(summary: Mapping[str, Any]) -> str:
+    """One tool of the latency stage in one line; `summary` is what its step returns."""
+    n, longest = summary["samples"], summary["max_us"]
+    parts = [
+        f"latency {summary['tool']:<16}",
+        f"max {'not measured' if longest is None else f'{longest:g} us'}",
+        f"{n:,} samples" + (f" (95 %: longer ones fewer than 1 in {n // 3:,})" if n >= 3 else ""),
+        *([] if summary["coverage"] is None else [f"coverage {summary['coverage']:.3%}"]),
+        *([f"{summary['not_ok']} not ok"] if summary["not_ok"] else []),
+    ]
+    return "  ".join(parts)
 
 
 def _counts(summary: Mapping[str, Any]) -> str:

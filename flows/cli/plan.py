@@ -29,7 +29,7 @@ from infra.cluster.port import Object, Scope, list_all
 from infra.cluster.virtual.description import Description, load_description
 from infra.world import WorldSpec, open_world
 from tasks.capacity import Fit, fit
-from tasks.nodes import need_of, rooms
+from tasks.nodes import is_schedulable, need_of, rooms
 from tasks.profile import Profile
 from tasks.report_text import human_duration
 from tasks.run import new_run_id
@@ -77,7 +77,9 @@ def workers(cluster: str, profile: Profile) -> tuple[list[Object], Fit | None]:
     vms = largest(profile)
     room = fit(vms, need_of(profile.vm), free) if vms else None
     return [
-        node for node in nodes if "devices.kubevirt.io/kvm" in node["status"].get("allocatable", {})
+        node
+        for node in nodes
+        if is_schedulable(node) and "devices.kubevirt.io/kvm" in node["status"].get("allocatable", {})
     ], room
 
 
