@@ -51,6 +51,8 @@ class _Console:
     histograms: dict[int, dict[int, int]]
     foot: dict[str, tuple[int, ...]]
     threads: Mapping[int, ConsoleThread]
+    digit: float | None
+    """Of the mean in a thread's line; None when lines may have been painted before the end (no -q)."""
 
 
 def parse_cyclictest(data: bytes, console: bytes = b"") -> CyclictestRun:
@@ -68,7 +70,7 @@ def parse_cyclictest(data: bytes, console: bytes = b"") -> CyclictestRun:
     numbers = thread_numbers(document, holder, "thread")
     if len(numbers) != header.num_threads:
         document.wrong("num_threads", f"{header.num_threads}, but there are {len(numbers)} threads")
-    seen = _console(console)
+    seen = _console(console, quiet=bool({"-q", "--quiet"} & set(header.command)))
     if seen.rows and seen.rows != scale.limit:
         document.wrong("cmdline:", f"{scale.limit} bins were asked for, the console shows {seen.rows}")
     threads = (
@@ -113,7 +115,7 @@ def _confirmed(
 ) -> bool:
     path, thread, overflow, seen = rest
     if thread in seen.threads:
-        return check_console(document, seen.threads[thread], figures, path, digit=1.0)
+        return check_console(document, seen.threads[thread], figures, path, seen.digit)
     if not seen.rows:
         return False
     expected = {
@@ -131,7 +133,7 @@ def _confirmed(
     return True
 
 
-def _console(console: bytes) -> _Console:
+def _console(console: bytes, quiet: bool) -> _Console:
     histograms: dict[int, dict[int, int]] = {}
     rows = 0
     for row in _ROW.finditer(console):
@@ -141,4 +143,4 @@ def _console(console: bytes) -> _Console:
             if int(count):
                 histogram[int(row[1])] = int(count)
     foot = {name.decode(): tuple(int(each) for each in rest.split()) for name, rest in _FOOT.findall(console)}
-    return _Console(rows, histograms, foot, console_threads(console))
+    return _Console(rows, histograms, foot, console_threads(console), 1.0 if quiet else None)

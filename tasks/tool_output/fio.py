@@ -186,8 +186,7 @@ def _job(document: Document, row: Any, path: str, shared: dict[str, str]) -> Fio
     options = shared | _options(document, row, "job options", path)
     error = integer(document, row, "error", path)
     read, write, trim = (
-        _direction(document, row, under(path, direction), options if not error else {})
-        for direction in ("read", "write", "trim")
+        _direction(document, row, under(path, direction), options) for direction in ("read", "write", "trim")
     )
     return FioJob(
         name=name,
@@ -217,7 +216,7 @@ def _direction(
     key = path.rpartition("\x1f")[2]
     found = mapping(document, row, key, path.rpartition("\x1f")[0])
     total_ios, io_bytes = (integer(document, found, name, path) for name in ("total_ios", "io_bytes"))
-    clat = _latency(document, found, "clat_ns", path)
+    clat = _latency(document, found, "clat_ns", path, options)
     if not (total_ios or io_bytes or clat.n):
         return None
     check_direction(document, found, path, options, failed=bool(row["error"]))
@@ -232,17 +231,18 @@ def _direction(
         drop_ios=integer(document, found, "drop_ios", path),
         runtime_ms=integer(document, found, "runtime", path),
         clat=clat,
-        lat=_latency(document, found, "lat_ns", path) if "percentile" in lat else None,
+        lat=_latency(document, found, "lat_ns", path, options) if "percentile" in lat else None,
     )
 
 
-def _latency(document: Document, holder: dict[str, Any], metric: str, path: str) -> FioLatency:
+def _latency(
+    document: Document, holder: dict[str, Any], metric: str, path: str, options: dict[str, str]
+) -> FioLatency:
     found = mapping(document, holder, metric, path)
     inside = under(path, metric)
-    n = integer(document, found, "N", inside)
-    percentiles, bins = check_latency(document, found, inside, n)
+    percentiles, bins = check_latency(document, found, inside, options)
     return FioLatency(
-        n=n,
+        n=integer(document, found, "N", inside),
         min_ns=integer(document, found, "min", inside),
         max_ns=integer(document, found, "max", inside),
         mean_ns=number(document, found, "mean", inside),

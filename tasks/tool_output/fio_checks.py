@@ -11,6 +11,12 @@ from tasks.tool_output.reading import Document, integer, mapping, number, text, 
 
 QUARTER_OF_AN_HOUR_S = 900
 FURTHEST_ZONE_S = 14 * 3600
+PERCENTILE_LIST = "percentile_list"
+USUAL_PERCENTILES = [
+    *(1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0),
+    *(95.0, 99.0, 99.5, 99.9, 99.95, 99.99),
+]
+"""What fio prints unless `percentile_list` says else."""
 
 _SIZE = re.compile(r"(\d+)([kmg]?)(?:i?b)?", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -62,8 +68,10 @@ def check_direction(
         f"{iops} is not {total_ios} IOs in {runtime} ms",
     )
     whole = not failed and not found.get("short_ios") and not found.get("drop_ios")
-    if n > total_ios or (whole and n and n != total_ios):
+    if n > total_ios or (whole and n != total_ios):
         document.wrong(under(path, "total_ios"), f"{total_ios} IOs, but {n} latencies")
+    if io_bytes and not (total_ios and runtime):
+        document.wrong(under(path, "io_bytes"), f"{io_bytes} bytes without IOs or runtime")
     if whole and runtime:
         _check_bytes(document, io_bytes, total_ios, under(path, "io_bytes"), options)
 
@@ -87,9 +95,13 @@ def _check_bytes(
 
 
 def check_latency(
-    document: Document, found: dict[str, Any], path: str, n: int
+    document: Document, found: dict[str, Any], path: str, options: dict[str, str]
 ) -> tuple[tuple[tuple[float, int], ...], Histogram | None]:
-    """Percentiles and bins of one metric, after they, N, min, max and mean agreed. No bins: None."""
+    """Percentiles and bins of one metric, after they, N, min, max and mean agreed. No bins: None.
+
+    Which percentiles have to be there follows from `options` (`percentile_list`).
+    """
+    n = integer(document, found, "N", path)
     least, most = integer(document, found, "min", path), integer(document, found, "max", path)
     mean = number(document, found, "mean", path)
     if not n:
@@ -97,7 +109,7 @@ def check_latency(
         document.check(empty, path, "N is 0, yet there are values")
         return (), None
     document.check(least <= mean + 1e-6 and mean <= most + 1e-6, path, "not min <= mean <= max")
-    percentiles = _percentiles(document, found, path)
+    percentiles = _percentiles(document, found, path, options)
     if "bins" not in found:
         _check_range(document, percentiles, path, (least, most))
         return percentiles, None
@@ -107,27 +119,36 @@ def check_latency(
     return percentiles, bins
 
 
-def _percentiles(document: Document, found: dict[str, Any], path: str) -> tuple[tuple[float, int], ...]:
-    """Fio's own, without the padding keys 0.00 that fio 3.1 wrote."""
+def _percentiles(
+    document: Document, found: dict[str, Any], path: str, options: dict[str, str]
+) -> tuple[tuple[float, int], ...]:
+    """Those of fio that were asked for, without the padding keys 0.00 that fio 3.1 wrote."""
     if "percentile" not in found:
         return ()
     holder, inside = mapping(document, found, "percentile", path), under(path, "percentile")
-    pairs = []
-    for key in holder:
-        value = integer(document, holder, key, inside)
-        try:
-            q = float(key)
-        except ValueError:
-            document.wrong(under(inside, key), "not a percentile")
-        document.check(0 <= q <= 100, under(inside, key), "not a percentile from 0 to 100")
-        document.check(
-            value in BY_MIDDLE, under(inside, key), f"{value} ns is not the middle of a bin of fio's"
+    asked = _asked_percentiles(document, options)
+    named = [key for key in holder if key.strip("0.")]
+    if named != [f"{q:f}" for q in asked]:
+        due = options.get(PERCENTILE_LIST, "those that fio prints by itself")
+        document.wrong(inside, f"percentiles {', '.join(named)[:80]} are not {due[:80]}")
+    values = [integer(document, holder, key, inside) for key in named]
+    for key, value in zip(named, values, strict=True):
+        document.check(value in BY_MIDDLE, under(inside, key), f"{value} is not the middle of a bin")
+    for key, (value, next_value) in zip(named[1:], pairwise(values), strict=True):
+        document.check(value <= next_value, under(inside, key), "not in order")
+    return tuple(zip(asked, values, strict=True))
+
+
+def _asked_percentiles(document: Document, options: dict[str, str]) -> list[float]:
+    """The sorted percentiles that fio was asked for; its own list without `percentile_list`."""
+    if PERCENTILE_LIST not in options:
+        return USUAL_PERCENTILES
+    written = options[PERCENTILE_LIST]
+    if not re.fullmatch(r"\d+(?:\.\d+)?(?::\d+(?:\.\d+)?)*", written):
+        document.wrong(
+            "", f"{PERCENTILE_LIST}: numbers with colons between are expected, not {written[:60]!r}"
         )
-        if q:
-            pairs.append((q, value))
-    for (q, value), (next_q, next_value) in pairwise(pairs):
-        document.check(q < next_q and value <= next_value, inside, f"not in order at {next_q}")
-    return tuple(pairs)
+    return sorted(float(each) for each in written.split(":"))
 
 
 def _check_range(

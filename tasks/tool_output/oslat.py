@@ -26,7 +26,9 @@ TOOL = "oslat"
 BUCKETS = 32
 CLOCK_SLACK_S = 2.0
 
-_ROW = re.compile(rb"^\s+(\d+|Minimum|Maximum|Duration)(?: \(us\))?:\s+([\d. ]+?)(?: \(.*\))?$", re.MULTILINE)
+_ROW = re.compile(
+    rb"^\s+(\d+|Minimum|Average|Maximum|Duration)(?: \(us\))?:\s+([\d. ]+?)(?: \(.*\))?$", re.MULTILINE
+)
 _UNSUPPORTED = ("-B", "--bias", "-W", "--bucket-width")
 
 
@@ -126,4 +128,6 @@ def _confirm(
     )
     expected = (figures.least, figures.most, found.get("duration"))
     document.check(said == expected, path, f"the console says min, max, duration {said}")
+    mean = rows.get("Average", (0.0,) * (thread + 1))[thread]
+    document.check(abs(mean - figures.mean) < 0.001, path, f"the console says avg {mean}")
     return True

@@ -74,7 +74,7 @@ def _time(document: Document, key: str) -> int:
     written = text(document, document.root, key)
     try:
         read: datetime = parsedate_to_datetime(written)
-    except ValueError:
+    except (ValueError, OverflowError):
         document.wrong(key, f"not a time as RFC 2822 has it: {written!r}")
     document.check(format_datetime(read) == written, key, f"there is no such day: {written!r}")
     return int(read.timestamp())

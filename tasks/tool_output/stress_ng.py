@@ -27,6 +27,10 @@ _ROW = re.compile(
     rb"metrc: \[\d+\] (?P<name>\S+) +(?P<ops>\d+) +(?P<wall>[\d.]+)(?: +[\d.]+){5} +(?P<rss>\d+)\s*$",
     re.MULTILINE,
 )
+MOST_OPENINGS = 100
+"""stress-ng nests by indentation; thousands of brackets would only keep the YAML reader busy."""
+
+_OPENING = re.compile(rb"[\[{]|(?:- ){3}")
 _PROBLEM = re.compile(r"stress-ng: (?:fail|error):|compromised|metrics.* corrupted|unsuccessful")
 _KNOWN = {
     "stressor",
@@ -96,6 +100,8 @@ def parse_stress_ng(data: bytes, console: bytes = b"") -> StressRun:
 
 
 def _compose(data: bytes) -> yaml.Node:
+    if len(_OPENING.findall(data)) > MOST_OPENINGS:
+        raise ToolOutputError(TOOL, "line 1", "not YAML of stress-ng: nested too deeply")
     try:
         root = yaml.compose(data, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:

@@ -174,19 +174,20 @@ def console_threads(console: bytes) -> dict[int, ConsoleThread]:
 
 
 def check_console(
-    document: Document, shown: ConsoleThread, figures: Figures, path: str, digit: float = 0.01
+    document: Document, shown: ConsoleThread, figures: Figures, path: str, digit: float | None = None
 ) -> bool:
     """Whether the console's last line is the final one (same count); refuses one that contradicts.
 
-    A line that was painted before the end may count fewer samples and know less extreme values.
+    A line that was painted before the end may count fewer samples and know less extreme values; with
+    `digit`, that of its mean, the line has to be the final one.
     """
-    if shown.n < figures.n:
+    if digit is None and shown.n < figures.n:
         earlier = shown.least >= figures.least and shown.most <= figures.most
         document.check(earlier, path, f"the console showed {shown.least} to {shown.most} before the end")
         return False
     same = shown.n == figures.n and shown.least == figures.least and shown.most == figures.most
     document.check(
-        same and abs(shown.mean - figures.mean) < digit,
+        same and abs(shown.mean - figures.mean) < (digit or figures.digit),
         path,
         f"the console says count {shown.n}, min {shown.least}, avg {shown.mean}, max {shown.most}",
     )

@@ -1,0 +1,1 @@
+"""Parsers of guest tools: real files, damaged files, made-up runs."""
