@@ -1,10 +1,8 @@
 """PURE. The sections of the report: question, answer, chart, table, method; only for stages with data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from tasks.analysis import answers
@@ -20,21 +18,11 @@ from tasks.charts.look import Caption
 from tasks.charts.per_vm import Distributions, per_vm_chart
 from tasks.charts.placement import nodes_chart, placement_chart
 from tasks.records import VM_TABLES
-from tasks.report.tables import Table, table
+from tasks.report.latency import latency_sections
+from tasks.report.section import Section as Section
+from tasks.report.tables import table
 
 Frames = Mapping[str, pl.DataFrame]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One question of the study. `charts` pairs each chart with how to read it."""
-
-    anchor: str
-    question: str
-    answer: str
-    method: Sequence[str]
-    charts: Sequence[tuple[alt.LayerChart, str]] = ()
-    tables: Sequence[Table] = field(default=())
 
 
 _QUESTIONS = {
@@ -84,6 +72,7 @@ def study_sections(frames: Frames, caption: Caption) -> list[Section]:
         _placement(frames, caption),
         _end_to_end(frames, "delete", caption),
         _end_to_end(frames, "stop", caption),
+        *latency_sections(frames, caption),
     ]
     return [section for section in found if section is not None]
 
