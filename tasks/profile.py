@@ -91,6 +91,49 @@ class Boot(Batches):
     prime: bool = Field(False, description="boot every VM once before the first measured storm")
 
 
+class Io(Section):
+    """Reads and writes of a growing fleet under one total cap."""
+
+    vms_per_node: Sizes = Field((1, 2, 4, 8, 16), description="VMs on every node, one size after the other")
+    nodes: int | None = Field(
+        None, ge=1, le=100_000, description="nodes that take part, by name; left out: every schedulable one"
+    )
+    repeats: int = Field(1, ge=1, le=100, description="how often every size is measured")
+    block_kib: tuple[Annotated[int, Field(ge=4, le=4096)], ...] = Field(
+        (4, 64), min_length=1, description="block sizes, KiB"
+    )
+    patterns: tuple[Literal["read", "write"], ...] = Field(
+        ("read", "write"), min_length=1, description="random reads, random writes"
+    )
+    cap_gib_per_s: Positive = Field(10.0, description="total of all VMs, GiB/s; split exactly over them")
+    run_s: int = Field(300, ge=1, le=1_000_000, description="measured time of a load, seconds")
+    ramp_s: int = Field(30, ge=0, le=100_000, description="load before that, not measured, seconds")
+    pause_s: Seconds = Field(30, description="pause before every measurement, seconds")
+    settle_s: Seconds = Field(120, description="pause after a data set was laid out, seconds")
+    lead_s: Seconds = Field(60, description="from the order to start to the start itself, seconds")
+    depth: int | None = Field(
+        None, ge=1, le=4096, description="requests at once of a VM; left out: rate x expected_latency_ms"
+    )
+    expected_latency_ms: Positive = Field(2.0, description="latency that the depth is worked out for, ms")
+    baseline_s: int = Field(60, ge=1, le=1_000_000, description="measured time of a baseline, seconds")
+    baseline_share: float = Field(
+        0.005, gt=0, le=0.1, description="share of the cap that all baselines together stay at"
+    )
+    directories: int = Field(140, ge=1, le=10_000, description="directories of a VM's data set")
+    files_per_directory: int = Field(15, ge=1, le=10_000, description="files in each of them")
+    file_mib: int = Field(5, ge=1, le=100_000, description="size of each file, MiB")
+    keep_vm_histograms: bool = Field(False, description="store the histogram of every VM, not only of cells")
+    limit_s: Seconds = Field(7200, description="longest wait for VMs to be up or data sets to be written, s")
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        for name in ("vms_per_node", "block_kib", "patterns"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} must name one or more values, each once")
+        return self
+
+
 class Latency(Section):
     """Jitter and network latency in real-time VMs; lengths are the study's three and five days."""
 
@@ -167,6 +210,12 @@ class Limits(Section):
     rate_missed_share: Positive = Field(0.1, description="achieved rate may fall so far below a stated one")
     throttled_share: Positive = Field(0.05, description="share of 429 answers that is still no reason")
     watch_gap_s: Seconds = Field(1.0, description="a longer gap of a watch is a reason, seconds")
+    io_saturated_share: float = Field(
+        0.01, ge=0, lt=1, description="a cell that misses its asked rate by more than this share is saturated"
+    )
+    io_start_skew_ms: Positive = Field(
+        1000.0, description="VMs that start further apart than this are a reason, ms"
+    )
 
 
 class Compare(Section):
@@ -199,12 +248,23 @@ class Profile(Section):
     golden_image: GoldenImage = GoldenImage()
     deploy: Batches = Batches()
     boot: Boot = Boot()
+    io: Io = Io()
     latency: Latency = Latency()
     delete_limit_s: Seconds = Field(7200, description="longest wait for a batch to be deleted, seconds")
     stop_limit_s: Seconds = Field(3600, description="longest wait for a batch to be halted, seconds")
     quiesce: Quiesce = Quiesce()
     limits: Limits = Limits()
     compare: Compare = Compare()
+
+    @model_validator(mode="after")
+    def _dataset_fits(self) -> Self:
+        section = self.io
+        gib = section.directories * section.files_per_directory * section.file_mib / 1024
+        if "io" in self.stages and gib >= self.vm.disk_gib:
+            raise ValueError(
+                f"io's data set has {gib:.2f} GiB; it must be smaller than vm.disk_gib {self.vm.disk_gib}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _clones_fit(self) -> Self:

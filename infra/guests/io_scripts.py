@@ -1,6 +1,6 @@
 """The two scripts that the io stage puts into every guest; a virtual guest has programs in their place.
 
-They need a POSIX shell, GNU find and date, systemd, and filefrag of e2fsprogs; chrony is asked when it is there.
+They need a POSIX shell, GNU find and date, systemd, filefrag of e2fsprogs; chrony is asked if there is one.
 """
 
 FOLDER = "/run/virtscale"
@@ -9,8 +9,9 @@ CHECK_DATASET = f"{FOLDER}/check-dataset"
 
 SCRIPTS = {
     START_AT: b"""#!/bin/sh
-# start-at UNIT EPOCH_NS COMMAND...: wait for an instant of this machine's clock, then run COMMAND as a unit,
-# so that a connection that breaks ends nothing. Says when it began and how wrong chrony holds the clock to be.
+# start-at UNIT EPOCH_NS COMMAND...: wait for an instant of this machine's clock, then run COMMAND
+# as a unit, so that a connection that breaks ends nothing. Says when it began, and how wrong chrony
+# holds the clock to be.
 unit=$1; at=$2; shift 2
 mkdir -p "$(dirname "$0")"
 error=$(chronyc -c tracking 2>/dev/null | awk -F, '{e = $5 < 0 ? -$5 : $5; print e + $11 / 2 + $12}')

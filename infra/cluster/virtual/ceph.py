@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from infra.cluster.virtual.ceph_latency import GRID_US, Front, Station, convolved, mean_us, sojourns
+from infra.cluster.virtual.ceph_latency import Front, Station, convolved, mean_us, sojourns
 from infra.cluster.virtual.storage import Ceph
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Of each client, in their order: requests a second, and the distribution of its latencies over `GRID_US`."""
+    """Of each client, in their order: requests a second, distribution of its latencies over the grid."""
 
     per_s: Floats
     shares: Floats

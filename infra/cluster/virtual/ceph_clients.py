@@ -12,7 +12,7 @@ from infra.cluster.virtual.storage import Ceph
 
 GIB = 1024**3
 _EDGES = np.concatenate([[0.0], GRID_US])
-MIDDLES_NS: list[int] = [int(round(us * 1000)) for us in (_EDGES[1:] + _EDGES[:-1]) / 2]
+MIDDLES_NS: list[int] = [int(ns) for ns in np.rint((_EDGES[1:] + _EDGES[:-1]) * 500.0)]
 """The latency that a cell of the grid stands for, ns."""
 
 

@@ -41,7 +41,7 @@ class Ceph(Part):
     osds_per_image: int = Field(
         10,
         ge=1,
-        description="OSDs that the busy part of one image lies on; assumption (reference study: few VMs, few OSDs)",
+        description="OSDs that the busy part of one image lies on; assumption (the study: few VMs, few OSDs)",
     )
     client_us: float = Field(
         70.0, gt=0, description="guest, virtio, QEMU and RBD client, both ways, us; assumption"
@@ -60,7 +60,7 @@ class Ceph(Part):
     )
     idle_reads: Literal["wake-ups", "cold-caches", "off"] = Field(
         "wake-ups",
-        description="why an idle read is slower than a loaded one; assumption (axboe/fio#1394: sleeping CPUs)",
+        description="why an idle read is slower than a loaded one; assumption (axboe/fio#1394)",
     )
     wake_us: float = Field(
         95.0, description="wake-ups: waking one host or vCPU that sleeps, us; assumption (deep idle state)"

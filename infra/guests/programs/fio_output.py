@@ -8,6 +8,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate
 from math import ceil, sqrt
 from typing import Any
@@ -27,6 +28,8 @@ _LATENCY_TABLES = (
     ("latency_ms", 10**6, (*_LIMITS_NS, 2000)),
 )
 _MANTISSA = 64
+BY_ITSELF = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:99.99"
+"""Percentiles that fio prints when it is not told which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Measured:
     ended: datetime
 
 
+@cache
 def bin_middle(ns: int) -> int:
     """The middle of fio's bin for a latency, rounded down: 64 bins for each doubling from 128 ns."""
     shift = max(0, ns.bit_length() - 7)
@@ -156,7 +160,7 @@ def _latency(measured: Measured, n: int) -> dict[str, Any]:
 
 
 def _percentiles(measured: Measured, n: int) -> dict[str, int]:
-    asked = measured.section.text("percentile_list", "50:95:99").split(":")
+    asked = measured.section.text("percentile_list", BY_ITSELF).split(":")
     cumulated = list(accumulate(count for _, count in measured.bins))
     found = {}
     for text in asked:
@@ -170,7 +174,7 @@ def _percentiles(measured: Measured, n: int) -> dict[str, int]:
 
 
 def fio_rank(n: int, q: float) -> int:
-    """fio's rank of a percentile: q / 100 * n in long double, rounded up."""
+    """Fio's rank of a percentile: q / 100 * n in long double, rounded up."""
     return max(1, ceil(_long_double(_long_double(Fraction(q) / 100) * n)))
 
 
@@ -184,12 +188,19 @@ def _long_double(value: Fraction) -> Fraction:
 
 def _latency_tables(bins: list[tuple[int, int]]) -> dict[str, dict[str, float]]:
     """Share of the requests, in percent, up to each limit and above the one before."""
-    limits = [limit * unit for _, unit, limits in _LATENCY_TABLES for limit in limits]
-    counts = [0] * (len(limits) + 1)
+    counts: dict[int, int] = {}
     for middle, count in bins:
-        counts[bisect_left(limits, middle)] += count
-    n = sum(counts) or 1
-    shares = iter([round(100 * count / n, 6) for count in counts])
-    tables = {name: {str(limit): next(shares) for limit in limits} for name, _, limits in _LATENCY_TABLES}
-    tables["latency_ms"][">=2000"] = next(shares)
+        at = bisect_left(_LIMITS, middle)
+        counts[at] = counts.get(at, 0) + count
+    n = sum(counts.values())
+    tables = {name: dict(empty) for name, empty in _EMPTY.items()}
+    for at, count in counts.items():
+        name, limit = _CELLS[at]
+        tables[name][limit] = round(100 * count / n, 6)
     return tables
+
+
+_CELLS = [(name, str(limit)) for name, _, limits in _LATENCY_TABLES for limit in limits]
+_CELLS.append(("latency_ms", ">=2000"))
+_LIMITS = [limit * unit for _, unit, limits in _LATENCY_TABLES for limit in limits]
+_EMPTY = {name: {limit: 0.0 for of, limit in _CELLS if of == name} for name, _, _ in _LATENCY_TABLES}
