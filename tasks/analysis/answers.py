@@ -142,7 +142,7 @@ def steps_answer(gaps: Sequence[dict[str, Any]]) -> str | None:
 
 def not_measured(frames: dict[str, pl.DataFrame]) -> str | None:
     """What the study answers and this run did not measure."""
-    questions = {"io_cells": "IO scaling", "latency_runs": "latency of real-time VMs"}
+    questions = {"io_cells": "IO scaling", "latency_runs": "jitter"}
     stages = {"deploy": "deploys", "boot": "boot storms"}
     seen = frames["batches"].get_column("stage").to_list() if "batches" in frames else []
     missing = [text for stage, text in stages.items() if stage not in seen]

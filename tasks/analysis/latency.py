@@ -41,8 +41,9 @@ def _vm_row(vm: str, mine: pl.DataFrame, bins: pl.DataFrame) -> dict[str, Any]:
     n, overflow = (int(mine.get_column(name).sum() or 0) for name in ("samples", "overflow"))
     merged = _merged(bins)
     quantiles = {name: percentile_bin(merged, q, overflow) for name, q in QUANTILES.items()}
-    elapsed_s = mine.get_column("duration_s").sum() or 0.0
-    covered_s = (mine.get_column("duration_s") * mine.get_column("coverage")).sum() or 0.0
+    known = mine.select("duration_s", "coverage").drop_nulls().rows()
+    elapsed_s = sum(seconds for seconds, _ in known)
+    covered_s = sum(seconds * share for seconds, share in known)
     return {
         "vm": vm,
         "cpus": mine.get_column("cpu").n_unique(),
@@ -72,7 +73,7 @@ def bars(histograms: pl.DataFrame, tool: str) -> list[dict[str, Any]]:
 
 
 def maxima_over_time(runs: pl.DataFrame, tool: str) -> list[dict[str, Any]]:
-    """Of each VM and segment: the longest latency in it and so far, and the hours from the start to its end."""
+    """Of each VM and segment: the longest latency in it and so far, hours from the start to its end."""
     rows = (
         runs.filter(pl.col("tool") == tool)
         .group_by("vm", "segment")
@@ -96,8 +97,8 @@ def latency_answer(rows: list[dict[str, Any]], tool: str, length_s: float) -> st
     longest = max(row["max_us"] for row in known)
     vms = "one VM" if len(known) == 1 else f"{len(known)} VMs"
     said = (
-        f"The longest {QUANTITIES[tool]} was {each} in {human_duration(length_s)} of {vms}; with {n:,} {what} "
-        f"and none above {longest:g} us, a longer one comes less often than once in {n // 3:,} "
+        f"The longest {QUANTITIES[tool]} was {each} in {human_duration(length_s)} of {vms}; with {n:,} "
+        f"{what} and none above {longest:g} us, a longer one comes less often than once in {n // 3:,} "
         "(3/n, 95 % confidence)"
     )
     bad = sum(row["not_ok"] for row in rows)
@@ -107,8 +108,12 @@ def latency_answer(rows: list[dict[str, Any]], tool: str, length_s: float) -> st
 def length_s(runs: pl.DataFrame, tool: str) -> float:
     """How long a tool measured: the sum of its segments, of the VM where that is longest."""
     per_vm: dict[str, float] = {}
-    for row in runs.filter(pl.col("tool") == tool).group_by("vm", "segment").agg(
-        pl.col("duration_s").max().fill_null(0.0)
-    ).sort("vm", "segment").to_dicts():
+    for row in (
+        runs.filter(pl.col("tool") == tool)
+        .group_by("vm", "segment")
+        .agg(pl.col("duration_s").max().fill_null(0.0))
+        .sort("vm", "segment")
+        .to_dicts()
+    ):
         per_vm[row["vm"]] = per_vm.get(row["vm"], 0.0) + row["duration_s"]
     return max(per_vm.values(), default=0.0)

@@ -31,10 +31,12 @@ _CLOCKS = {
     "l2reflect": "one frame from sending to receiving it back, the peer's turn-around included",
 }
 _READ_HISTOGRAM = (
-    "Each bar: how many samples had that latency, all VMs, CPUs and segments together, on a logarithmic axis. "
+    "Each bar: how many samples had that latency, all VMs, CPUs and segments together, on a log axis. "
     "Dashed red: the longest of each VM."
 )
-_READ_TIME = "Points: the longest latency of each segment. Steps: the longest so far. Colour and shape: the VM."
+_READ_TIME = (
+    "Points: the longest latency of each segment. Steps: the longest so far. Colour and shape: the VM."
+)
 
 
 def latency_sections(frames: Mapping[str, pl.DataFrame], caption: Caption) -> list[Section]:
@@ -51,7 +53,9 @@ def _section(frames: Mapping[str, pl.DataFrame], tool: str, caption: Caption) ->
     charts = [
         (latency_histogram(bars(histograms, tool), known, title, caption, answer), _READ_HISTOGRAM),
         (
-            latency_over_time(maxima_over_time(runs, tool), f"{tool}: longest latency over time", caption, answer),
+            latency_over_time(
+                maxima_over_time(runs, tool), f"{tool}: longest latency over time", caption, answer
+            ),
             _READ_TIME,
         ),
     ]
@@ -60,23 +64,25 @@ def _section(frames: Mapping[str, pl.DataFrame], tool: str, caption: Caption) ->
         table(f"{tool} per VM", pl.DataFrame(rows, infer_schema_length=None), "latency_runs"),
         table(f"{tool} segments", mine, "latency_runs"),
     ]
-    return Section(f"latency-{tool}", _QUESTIONS[tool], answer, _method(tool), charts if known else [], tables)
+    return Section(
+        f"latency-{tool}", _QUESTIONS[tool], answer, _method(tool), charts if known else [], tables
+    )
 
 
 def _method(tool: str) -> list[str]:
     how = (
         "One process for the whole time, its file copied at the end of each segment; a segment is the "
-        "difference of two copies, the 41 rounds of warm-up left out. Coverage is at most what is said: round "
-        "trips times the upper edge of their bucket."
+        "difference of two copies, the 41 rounds of warm-up left out. Coverage is at most what is said: "
+        "round trips times the upper edge of their bucket."
         if tool == "l2reflect"
-        else "A chain of runs in the guest, each a segment; coverage is what they measured of the time since the "
-        "segment before."
+        else "A chain of runs in the guest, each a segment; coverage is what they measured of the time since "
+        "the segment before."
     )
     return [
         f"A sample is {_CLOCKS[tool]}. Clock: the guest's CLOCK_MONOTONIC. A percentile is the upper edge of "
         "its bin.",
         how,
         "3/n: with n samples and none above x, the share of longer ones is below 3/n with a confidence of "
-        "95 %, if samples are independent; it is no promise that none ever comes. Maxima of different tools are "
-        "different quantities: none is subtracted from another.",
+        "95 %, if samples are independent; it is no promise that none ever comes. Maxima of different tools "
+        "are different quantities: none is subtracted from another.",
     ]

@@ -1,6 +1,6 @@
 """PURE. The sections of the report: question, answer, chart, table, method; only for stages with data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -20,7 +20,7 @@ from tasks.charts.placement import nodes_chart, placement_chart
 from tasks.records import VM_TABLES
 from tasks.report.latency import latency_sections
 from tasks.report.section import Section as Section
-from tasks.report.tables import table
+from tasks.report.tables import Table, table
 
 Frames = Mapping[str, pl.DataFrame]
 
