@@ -7,8 +7,10 @@ the sums of the slowest queues, right to about a third. For every other cluster 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.cluster.virtual.ceph_clients import fill_bytes_per_s
 from infra.cluster.virtual.description import Description
 from tasks.analysis.wording import human_duration
+from tasks.io_plan import dataset_bytes
 from tasks.latency_plan import VMS
 from tasks.profile import Batches, Profile
 
@@ -47,6 +49,7 @@ def planned_stages(profile: Profile, cluster: Description | None) -> list[Planne
         "golden-image": _golden_image,
         "deploy": _deploy,
         "boot": _boot,
+        "io": _io,
         "latency": _latency,
     }
     return [makers[stage](profile, cluster) for stage in profile.stages if stage in makers]
@@ -91,6 +94,26 @@ def _boot(profile: Profile, cluster: Description | None) -> PlannedStage:
         storms_s = sum(boot_s(size, cluster) for size in [*_all(section), *([n] if section.prime else [])])
         about_s = deploy_s(n, profile.golden_image.sources, cluster) + max(storms_s, _paced_s(section))
     return PlannedStage("boot", _sizes(section), f"{n:,} VMs", about_s)
+
+
+def _io(profile: Profile, cluster: Description | None) -> PlannedStage:
+    """VMs are made once and stay; every cell is a baseline and a load, each with its pause, lead and ramp."""
+    io = profile.io
+    nodes = io.nodes or (cluster.nodes.workers if cluster else None)
+    cells = len(io.block_kib) * len(io.patterns)
+    sizes = " ".join(f"{count * (nodes or 1):,}" for count in io.vms_per_node)
+    what = f"{sizes} VMs{'' if nodes else ' per node'}, {_count(cells, 'cell')} each"
+    vms = max(io.vms_per_node) * (nodes or 1)
+    tib = vms * dataset_bytes(io) / 2**40
+    creates = f"{vms:,} VMs{'' if nodes else ' per node'}, {tib:,.1f} TiB of data"
+    about_s = None
+    if cluster:
+        phases_s = 2 * (io.pause_s + io.lead_s) + io.baseline_s + io.ramp_s + io.run_s
+        cells_s = len(io.vms_per_node) * io.repeats * cells * phases_s
+        filled_s = vms * dataset_bytes(io) / fill_bytes_per_s(cluster.ceph)
+        making_s = deploy_s(vms, profile.golden_image.sources, cluster) + delete_s(vms, cluster)
+        about_s = cells_s + filled_s + making_s + len(io.vms_per_node) * io.settle_s
+    return PlannedStage("io", what, creates, about_s)
 
 
 def _latency(profile: Profile, cluster: Description | None) -> PlannedStage:

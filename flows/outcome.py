@@ -10,9 +10,7 @@ from typing import Any
 
 from flows.steps import Step
 from infra.results.port import ObjectStore
-from infra.results.read import scan
-from tasks.records import TABLES
-from tasks.report_stage import report_key, run_verdict
+from tasks.report_stage import judged, measured_tables, report_key, run_verdict
 from tasks.run_manifest import Manifest, now
 
 EXIT_CODES = {"valid": 0, "degraded": 3, "invalid": 3, None: 0}
@@ -87,7 +85,7 @@ class Session:
 def outcome_of(store: ObjectStore, manifest: Manifest) -> Outcome:
     """What manifest and committed batches say: the sum of the sessions' time, their largest memory."""
     run_id = manifest["run_id"]
-    verdict, reasons = run_verdict(scan(store, run_id, "batches", TABLES["batches"]))
+    verdict, reasons = run_verdict(judged(measured_tables(store, run_id)))
     sessions = manifest["sessions"]
     key = report_key(run_id)
     return Outcome(

@@ -12,7 +12,7 @@ NAMES = {"golden-image": "golden image"}
 class Step(NamedTuple):
     """One task of the run: a stage, or one batch of it. `cell` is the batch's size, "0" for a whole stage.
 
-    For latency it is the tool.
+    For latency it is the tool, for io the VMs per node.
     """
 
     stage: StageName
@@ -37,10 +37,21 @@ def _steps(profile: Profile, stage: StageName) -> Iterator[Step]:
         yield from _batches(stage, profile.deploy)
     elif stage == "boot":
         yield from _batches(stage, profile.boot)
+    elif stage == "io":
+        yield from _io(profile)
     elif stage == "latency":
         yield from (Step(stage, tool, label=f"latency {tool}") for tool in profile.latency.tools)
     else:
         yield Step(stage, label=NAMES.get(stage, stage))
+
+
+def _io(profile: Profile) -> Iterator[Step]:
+    """One step per size: its cells share VMs, which are already in their places for the next size."""
+    section = profile.io
+    for repeat in range(1, section.repeats + 1):
+        again = f" ({repeat} of {section.repeats})" if section.repeats > 1 else ""
+        for per_node in section.vms_per_node:
+            yield Step("io", str(per_node), repeat, f"io {per_node} per node{again}")
 
 
 def _batches(stage: StageName, section: Batches) -> Iterator[Step]:

@@ -28,6 +28,7 @@ from tasks.boot_storm import boot_batch
 from tasks.clean import clean
 from tasks.deploy import deploy_batch
 from tasks.golden_image import golden_image
+from tasks.io_scaling import io_size
 from tasks.latency import latency_tool
 from tasks.latency_plan import tool_named
 from tasks.preflight import preflight
@@ -36,7 +37,7 @@ from tasks.report_stage import write_report
 from tasks.run import RunRequest
 from tasks.run_manifest import Manifest, check_same_run, comparability, new_manifest, now
 
-COMMITTED = frozenset({"preflight", "golden-image", "deploy", "boot", "latency"})
+COMMITTED = frozenset({"preflight", "golden-image", "deploy", "boot", "io", "latency"})
 """Stages whose commit says that they are done; the others are done again whenever they are asked for."""
 
 CLEAN = Step("clean", label="clean")
@@ -66,6 +67,8 @@ def _stage(world: World, request: RunRequest, step: Step) -> Coroutine[Any, Any,
             return deploy_batch(world, profile, step.vms, step.repeat)
         case "boot":
             return boot_batch(world, profile, step.vms, step.repeat)
+        case "io":
+            return io_size(world, profile, step.vms, step.repeat)
         case "latency":
             return latency_tool(world, profile, tool_named(step.cell))
         case "clean":

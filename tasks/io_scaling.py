@@ -57,6 +57,7 @@ async def _measure(world: World, profile: Profile, attempt: Attempt, per_node: i
         "vms": len(fleet.names),
         "cells": len(summaries),
         "saturated": sum(bool(each["saturated"]) for each in summaries),
+        "of_cells": summaries,
         "verdict": worst(each["verdict"] for each in summaries),
         "reasons": [f"{each['cell']}: {reason}" for each in summaries for reason in each["reasons"]],
     }

@@ -23,7 +23,9 @@ Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 StageName = Literal[
     "preflight", "tuning", "golden-image", "deploy", "boot", "io", "latency", "report", "clean"
 ]
-STAGES: tuple[StageName, ...] = ("preflight", "golden-image", "deploy", "boot", "latency", "report", "clean")
+STAGES: tuple[StageName, ...] = (
+    "preflight", "golden-image", "deploy", "boot", "io", "latency", "report", "clean"
+)  # fmt: skip
 """Every stage that this version runs, in the order of a study."""
 
 LatencyTool = Literal["jitterdebugger", "cyclictest", "oslat", "l2reflect"]

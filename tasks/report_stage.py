@@ -1,6 +1,7 @@
 """The report of a run: committed tables in, one HTML file in the store out."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +30,21 @@ def read_frames(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
     return {table: scan(store, run_id, table, schema) for table, schema in TABLES.items()}
 
 
+def measured_tables(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
+    """The tables that hold verdicts, last complete attempts only."""
+    return {table: scan(store, run_id, table, TABLES[table]) for table in ("batches", "io_cells")}
+
+
+def judged(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Everything that has a verdict: stage, batch (of io the cell and its phase), verdict, reasons."""
+    cell = pl.format("{}-{}-{} {}", "vms", "block_kib", "pattern", "phase")
+    cells = frames["io_cells"].select(
+        pl.lit("io").alias("stage"), cell.alias("batch"), "verdict", "reasons"
+    )
+    batches = frames["batches"].select("stage", pl.col("batch").cast(pl.String), "verdict", "reasons")
+    return pl.concat([batches, cells])
+
+
 def run_verdict(batches: pl.DataFrame) -> tuple[str | None, list[str]]:
     """The worst verdict of the batches, and every reason with its batch; None when nothing was measured."""
     rows = batches.select("stage", "batch", "verdict", "reasons").to_dicts()
@@ -43,7 +59,7 @@ def rebuild_report(store: ObjectStore, run_id: str) -> str:
         StoreError: the store has no such run.
     """
     manifest, frames = _manifest(store, run_id), read_frames(store, run_id)
-    manifest["verdict"], manifest["reasons"] = run_verdict(frames["batches"])
+    manifest["verdict"], manifest["reasons"] = run_verdict(judged(frames))
     store.put(report_key(run_id), build_report(frames, manifest).encode())
     return store.address(report_key(run_id))
 
@@ -75,7 +91,7 @@ def _manifest(store: ObjectStore, run_id: str) -> dict[str, Any]:
 def write_report(world: World, request: RunRequest) -> dict[str, Any]:
     """The report stage: commit the run's own row where something was measured, then write the report."""
     store = world.results.store
-    verdict, reasons = run_verdict(scan(store, request.run_id, "batches", TABLES["batches"]))
+    verdict, reasons = run_verdict(judged(measured_tables(store, request.run_id)))
     summary = {"verdict": verdict, "reasons": reasons}
     if verdict is not None:
         attempt = world.results.begin(CELL)

@@ -5,7 +5,7 @@ from typing import Any
 
 from tasks.analysis.wording import duration_or_beyond, human_duration, with_error
 
-__all__ = ["batch_line", "human_duration", "latency_line", "verdict_line"]
+__all__ = ["batch_line", "human_duration", "io_line", "latency_line", "verdict_line"]
 
 
 def batch_line(summary: Mapping[str, Any]) -> str:
@@ -21,6 +21,28 @@ def batch_line(summary: Mapping[str, Any]) -> str:
         f"end to end {took:<22}",
         *(f"{name} {_percentile(summary, name):<12}" for name in ("p50", "p99")),
         _remark(summary),
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def io_line(cell: Mapping[str, Any]) -> str:
+    """One cell of the io stage in one line; `cell` is what its commit says."""
+    vms, block, pattern = str(cell["cell"]).split("-")
+    rate = "not measured" if cell["gib_per_s"] is None else f"{cell['gib_per_s']:.2f} GiB/s"
+    iops = "" if cell["iops"] is None else f"{cell['iops']:,.0f} IOPS"
+    latencies = [
+        f"{name} {'not measured' if cell[column] is None else f'{cell[column]:,.0f} us':<12}"
+        for name, column in (("p50", "p50_us"), ("p99", "p99_us"))
+    ]
+    parts = [
+        f"io     {int(vms):>6,}",
+        f"ok {cell['n_ok']:<6,}",
+        f"{block + ' KiB ' + pattern:<13}",
+        f"{rate:>13}",
+        f"{iops:>15}",
+        *latencies,
+        *(["saturated"] if cell["saturated"] else []),
+        _remark(cell),
     ]
     return "  ".join(parts).rstrip()
 

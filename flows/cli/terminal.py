@@ -27,7 +27,7 @@ from flows.steps import Step
 from flows.study import steps_to_take
 from infra.results.open import open_store
 from tasks.analysis.wording import duration_or_beyond, with_error
-from tasks.report_text import batch_line, human_duration, latency_line, verdict_line
+from tasks.report_text import batch_line, human_duration, io_line, latency_line, verdict_line
 from tasks.run import RunRequest
 
 COLUMNS = ("stage", "VMs", "ok", "end to end", "p50", "p99", "verdict")
@@ -106,6 +106,9 @@ def _live(console: Console) -> Progress:
 
 def step_lines(request: RunRequest, step: Step, summary: Summary) -> list[str]:
     """What is said about a finished step; a batch that went wrong is said with its delete or stop, too."""
+    if step.stage == "io":
+        before = "  (done before)" if summary.get("skipped") else ""
+        return [io_line(cell) + before for cell in summary["of_cells"]]
     if step.stage == "latency":
         return [latency_line(summary) + ("  (done before)" if summary.get("skipped") else "")]
     if step.stage not in {"deploy", "boot"}:

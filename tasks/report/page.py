@@ -26,7 +26,7 @@ from tasks.report.sections import Frames, Section, study_sections
 from tasks.report.tables import table
 
 _HERE = Path(__file__).parent
-_ON_FIRST_SCREEN = ("deploy", "boot", "boot-vm", "boot-steps", "placement", "latency-jitterdebugger", "latency-l2reflect")
+_ON_FIRST_SCREEN = ("deploy", "boot", "boot-vm", "boot-steps", "placement", "io", "io-latency", "latency-jitterdebugger", "latency-l2reflect")
 
 
 def build_report(

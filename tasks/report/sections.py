@@ -18,6 +18,7 @@ from tasks.charts.look import Caption
 from tasks.charts.per_vm import Distributions, per_vm_chart
 from tasks.charts.placement import nodes_chart, placement_chart
 from tasks.records import VM_TABLES
+from tasks.report.io import io_sections
 from tasks.report.latency import latency_sections
 from tasks.report.section import Section as Section
 from tasks.report.tables import Table, table
@@ -72,6 +73,7 @@ def study_sections(frames: Frames, caption: Caption) -> list[Section]:
         _placement(frames, caption),
         _end_to_end(frames, "delete", caption),
         _end_to_end(frames, "stop", caption),
+        *io_sections(frames, caption),
         *latency_sections(frames, caption),
     ]
     return [section for section in found if section is not None]

@@ -33,6 +33,11 @@ class Client:
     histogram: Histogram | None = None
 
 
+def fill_bytes_per_s(ceph: Ceph) -> float:
+    """What large writes of any number of clients get in all: devices and wires, less the copies."""
+    return min(ceph.osds * ceph.media_gib_per_s, ceph.hosts * ceph.host_gib_per_s) / ceph.replicas * GIB
+
+
 class CephClients:
     """The storage of one virtual cluster.
 
@@ -46,10 +51,7 @@ class CephClients:
         self._seed = seed
         self._images = Images(ceph, seed)
         self._active: dict[tuple[str, int], dict[str, Client]] = {}
-        disks = ceph.osds * ceph.media_gib_per_s
-        wires = ceph.hosts * ceph.host_gib_per_s
-        fill = min(disks, wires) / ceph.replicas * GIB
-        self._filling = SharedCapacity(clock, fill, ceph.client_gib_per_s * GIB)
+        self._filling = SharedCapacity(clock, fill_bytes_per_s(ceph), ceph.client_gib_per_s * GIB)
 
     async def fill(self, amount: int) -> None:
         """Write so many bytes as fast as all who fill at the same time allow."""
