@@ -23,7 +23,7 @@ export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api fidelity \
-	prove-kills lock testbed-build testbed-up testbed-down distclean
+	prove-kills prove-parsers lock testbed-build testbed-up testbed-down distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -100,6 +100,9 @@ test-api: testbed-build ## the tests that need that API server (they start one o
 
 prove-kills: $(READY) ## 20 runs killed with -9 and resumed equal an undisturbed one
 	@$(BIN)/python -m tests.benchmarks.prove_kills
+
+prove-parsers: $(READY) ## 10,000 times damaged, each tool's output is refused or still right
+	@$(BIN)/python -m tests.benchmarks.prove_parsers
 
 lock: $(READY) ## resolve pyproject.toml again into requirements.lock
 	@$(BIN)/uv $(LOCK) --upgrade

@@ -214,11 +214,11 @@ def _direction(
     document: Document, row: dict[str, Any], path: str, options: dict[str, str]
 ) -> FioDirection | None:
     key = path.rpartition("\x1f")[2]
+    if _did_nothing(row.get(key)):
+        return None
     found = mapping(document, row, key, path.rpartition("\x1f")[0])
     total_ios, io_bytes = (integer(document, found, name, path) for name in ("total_ios", "io_bytes"))
     clat = _latency(document, found, "clat_ns", path, options)
-    if not (total_ios or io_bytes or clat.n):
-        return None
     check_direction(document, found, path, options, failed=bool(row["error"]))
     lat = mapping(document, found, "lat_ns", path)
     return FioDirection(
@@ -233,6 +233,14 @@ def _direction(
         clat=clat,
         lat=_latency(document, found, "lat_ns", path, options) if "percentile" in lat else None,
     )
+
+
+def _did_nothing(found: Any) -> bool:
+    """Whether IOs, bytes and latencies are all 0."""
+    if not isinstance(found, dict) or not isinstance(found.get("clat_ns"), dict):
+        return False
+    figures = (found.get("total_ios"), found.get("io_bytes"), found["clat_ns"].get("N"))
+    return figures == (0, 0, 0)
 
 
 def _latency(

@@ -46,10 +46,11 @@ def prove(case: Case, mutations: int) -> Proof:
     whole = case.read()
     before, outcomes, shifted, failures, slowest = figures(whole), Counter[str](), Counter[str](), [], 0.0
     for i in range(mutations):
+        body, console = damaged(case, i)
         began = time.perf_counter()
         signal.alarm(30)
         try:
-            run = case.parse(damaged(case, i)[0], console=damaged(case, i)[1])
+            run = case.parse(body, console=console)
         except ToolOutputError as error:
             outcomes["refused"] += 1
             if not error.position or "\n" in str(error):

@@ -42,19 +42,18 @@ def _byte(rng: Random, data: bytes) -> bytes:
 
 def _digit(rng: Random, data: bytes) -> bytes:
     """Another digit in place of one: what damages a figure and leaves the form whole."""
-    places = [each.start() for each in DIGIT.finditer(data)]
-    if not places:
+    found = DIGIT.search(data, rng.randrange(len(data)))
+    if not found:
         return _byte(rng, data)
-    at = rng.choice(places)
+    at = found.start()
     return data[:at] + str(rng.randrange(10)).encode() + data[at + 1 :]
 
 
 def _number(rng: Random, data: bytes) -> bytes:
     """Another number in place of one."""
-    places = list(NUMBER.finditer(data))
-    if not places:
+    found = NUMBER.search(data, rng.randrange(len(data)))
+    if not found:
         return _byte(rng, data)
-    found = rng.choice(places)
     whole = int(float(found[0]))
     others = [
         whole + 1,
