@@ -1,13 +1,11 @@
 """How a run ended: what the manifest keeps of it and what the last lines of the command say."""
 
 import os
-import resource
-import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from flows.cost import cpu_s, peak_rss_mib
 from flows.steps import Step
 from infra.results.port import ObjectStore
 from tasks.report_stage import judged, measured_tables, report_key, run_verdict
@@ -54,9 +52,11 @@ class Session:
 
     started_at: str = field(default_factory=now)
     began_s: float = field(default_factory=time.monotonic)
-    began_cpu_s: float = field(default_factory=time.process_time)
+    began_cpu_s: float = field(default_factory=cpu_s)
     steps: int = 0
     objects_left: bool | None = None
+    peak_beside_mib: float = 0.0
+    """The most that processes beside this one held together."""
 
     def begun(self, step: Step) -> None:
         """Note what a step does to the cluster from its first moment on."""
@@ -75,9 +75,9 @@ class Session:
             "started_at": self.started_at,
             "finished_at": now(),
             "elapsed_s": round(time.monotonic() - self.began_s, 3),
-            "cpu_s": round(time.process_time() - self.began_cpu_s, 3),
+            "cpu_s": round(cpu_s() - self.began_cpu_s, 3),
             "cpu_count": os.cpu_count(),
-            "peak_rss_mib": peak_rss_mib(),
+            "peak_rss_mib": round(peak_rss_mib() + self.peak_beside_mib, 1),
             "steps": self.steps,
         }
 
@@ -97,15 +97,3 @@ def outcome_of(store: ObjectStore, manifest: Manifest) -> Outcome:
         peak_rss_mib=max((each["peak_rss_mib"] for each in sessions), default=0.0),
         objects_left=manifest["objects_left"],
     )
-
-
-def peak_rss_mib() -> float:
-    """The largest resident memory of this process so far, MiB."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        # getrusage would count in the peak of the process that started this one
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return round(int(line.split()[1]) / 1024, 1)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Linux counts KiB, macOS bytes.
-    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)

@@ -7,13 +7,18 @@ or in another process; what is committed already is not done again.
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from threading import Lock
 from typing import Any
 
 import click
 
 from flows.interrupts import interrupts
+from flows.lanes import MEASURED, Leg, legs_of, processes_for
 from flows.outcome import Outcome, Session, outcome_of
 from flows.progress import progress
+from flows.side_by_side import SideBySide, StepRunner
 from flows.steps import Step, steps_of
 from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
 from infra.results.commits import read_commits, run_folders
@@ -23,6 +28,7 @@ from infra.results.open import open_store
 from infra.results.port import Cell, ObjectStore
 from infra.results.read import last_complete
 from infra.results.uploads import upload_cost, uploading
+from infra.settings import processes
 from infra.world import World, open_world
 from tasks.boot_storm import boot_batch
 from tasks.clean import clean
@@ -42,12 +48,19 @@ COMMITTED = frozenset({"preflight", "golden-image", "deploy", "boot", "io", "lat
 
 CLEAN = Step("clean", label="clean")
 
-StepRunner = Callable[[RunRequest, Step], dict[str, Any]]
+_TELLING = Lock()
 
 
 def run_step(request: RunRequest, step: Step) -> dict[str, Any]:
+    """Take one step where this thread's steps are taken: here, or in a process beside this one."""
+    return _where.get()(request, step)
+
+
+def step_here(request: RunRequest, step: Step) -> dict[str, Any]:
     """Take one step in a world of its own and return its summary; a committed one is skipped."""
-    with open_world(request.spec()) as world:
+    if step.stage == "clean":
+        return clean_copies(request)
+    with open_world(request.spec(step.stage)) as world:
         done = world.results.last_complete(Cell(step.stage, step.cell, step.repeat))
         if done is not None and step.stage in COMMITTED:
             return {**done.summary, "skipped": True}
@@ -71,9 +84,25 @@ def _stage(world: World, request: RunRequest, step: Step) -> Coroutine[Any, Any,
             return io_size(world, profile, step.vms, step.repeat)
         case "latency":
             return latency_tool(world, profile, tool_named(step.cell))
-        case "clean":
-            return clean(world)
     raise StageError(f"stage {step.stage}: this version does not run it")
+
+
+_where: ContextVar[StepRunner] = ContextVar("where steps are taken", default=step_here)
+
+
+def clean_copies(request: RunRequest) -> dict[str, Any]:
+    """Clean the cluster; of a virtual one each copy that a measured stage has worked on."""
+    store = open_store(request.store)
+    commits = read_commits(store, request.run_id)
+    cleaned = max((each.sequence for each in commits if each.cell.stage == "clean"), default=-1)
+    used = {each.cell.stage for each in commits if each.sequence > cleaned and each.cell.stage in MEASURED}
+    summary: dict[str, Any] = {}
+    for stage in sorted(used) if request.spec().is_virtual and used else [""]:
+        with open_world(request.spec(stage)) as world:
+            cleaned_here = world.run(clean(world))
+        counts = {kind: n for kind, n in cleaned_here.items() if isinstance(n, int)}
+        summary |= {kind: n + summary.get(kind, 0) for kind, n in counts.items()}
+    return {"stage": "clean", **summary}
 
 
 def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
@@ -87,9 +116,8 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
     with only_process(store, request.run_id), uploading(store, request.run_id, folders, tell) as store:
         manifest = begin(store, request)
         with recorded(store, manifest) as session:
-            for step in steps_to_take(request):
-                with cleaned_up(request, session, step):
-                    take(request, session, step, run)
+            for leg in legs_of(steps_to_take(request)):
+                walk(request, session, leg, run)
         if "tuning" in request.profile.stages:
             manifest["comparability"] = as_tuned(request)
         return finish(store, manifest)
@@ -151,19 +179,46 @@ def steps_to_take(request: RunRequest) -> list[Step]:
     return [step for step in steps_of(request.profile) if not (request.keep and step.stage == "clean")]
 
 
+def walk(request: RunRequest, session: Session, leg: Leg, run: StepRunner) -> None:
+    """Take the steps of a leg: one by one, or lanes side by side on copies of a virtual cluster."""
+    count = processes_for(leg, processes()) if request.spec().is_virtual else 1
+    if count == 1:
+        for step in (step for lane in leg for step in lane):
+            with cleaned_up(request, session, lambda: step):  # noqa: B023
+                take(request, session, step, run)
+        return
+    beside = SideBySide(count, step_here)
+    try:
+        with cleaned_up(request, session, lambda: beside.at or leg[0][0]):
+            beside.walk(leg, partial(take_beside, request, session, run))
+    finally:
+        session.peak_beside_mib = max(session.peak_beside_mib, beside.peak_rss_mib)
+        beside.close()
+
+
+def take_beside(
+    request: RunRequest, session: Session, run: StepRunner, step: Step, where: StepRunner
+) -> None:
+    """Take one step in a process beside this one."""
+    _where.set(where)
+    take(request, session, step, run)
+
+
 def take(request: RunRequest, session: Session, step: Step, run: StepRunner) -> None:
     """Take one step, and tell who listens."""
     listener = progress.get()
-    listener.started(step)
-    session.begun(step)
+    with _TELLING:
+        listener.started(step)
+        session.begun(step)
     summary = run(request, step)
-    session.done(step)
-    listener.finished(step, summary)
+    with _TELLING:
+        session.done(step)
+        listener.finished(step, summary)
 
 
 @contextmanager
-def cleaned_up(request: RunRequest, session: Session, step: Step) -> Iterator[None]:
-    """Whatever ends the step early, the run's objects leave the cluster, unless they are to be kept.
+def cleaned_up(request: RunRequest, session: Session, at: Callable[[], Step]) -> Iterator[None]:
+    """Whatever ends a step early, the run's objects leave the cluster, unless they are to be kept.
 
     They stay, too, when another process is at work on the run: it measures with them.
     """
@@ -173,6 +228,7 @@ def cleaned_up(request: RunRequest, session: Session, step: Step) -> Iterator[No
         except (InvalidRun, ProfileError):
             raise
         except (KeyboardInterrupt, VirtscaleError) as error:
+            step = at()
             if not (isinstance(error, InUse) or request.keep or step.stage == "clean" or count() > 1):
                 clean_after(request, session, step, error)
             if isinstance(error, VirtscaleError) and step.stage != "preflight" and error.exit_code != 1:

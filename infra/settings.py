@@ -52,6 +52,15 @@ def state_dir() -> Path:
     return Path.home() / ".local" / "state" / "virtscale"
 
 
+def processes() -> int:
+    """How many stages of a virtual cluster run at once: `VIRTSCALE_PROCESSES`, else one a CPU.
+
+    Raises:
+        ProfileError: the value is not a positive whole number.
+    """
+    return _whole_number("VIRTSCALE_PROCESSES", os.cpu_count() or 1)
+
+
 def prefect_api_url() -> str:
     """The Prefect API that the user runs: `PREFECT_API_URL`; empty when virtscale should bring its own."""
     return os.environ.get("PREFECT_API_URL", "").strip()

@@ -42,7 +42,8 @@ WORLD_MARK = Ref(CONFIG_MAP, "kube-system", "virtscale-world")
 class WorldSpec:
     """What to open. `cluster` is `virtual`, `virtual:PRESET`, `virtual:FILE.toml` or a kubeconfig context.
 
-    `schemas` are the tables that results may be added to; none is enough to look around.
+    `schemas` are the tables that results may be added to; none is enough to look around. `lineage` names
+    the stages whose commits a virtual cluster goes on from, empty: all.
     """
 
     run_id: str
@@ -51,6 +52,7 @@ class WorldSpec:
     seed: int = 1
     faults: str = ""
     background_pods: int = 0
+    lineage: frozenset[str] = frozenset()
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
 
     @property
@@ -70,6 +72,18 @@ class Runtime(Protocol):
         """The virtual cluster's state, to be stored with a commit; empty for every other world."""
         ...
 
+    def measures(self, stage: str, batch: int, attempt: int) -> None:
+        """A batch is released now: deploy, delete, boot or stop, its size, which attempt."""
+        ...
+
+    def measured(self) -> None:
+        """The batch is over."""
+        ...
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts that the cluster gives of itself, ever growing: `lock_aborts` where it is known."""
+        ...
+
 
 class LiveRuntime:
     """A stock event loop, for clusters that live outside this process."""
@@ -84,6 +98,16 @@ class LiveRuntime:
     def state(self) -> bytes:
         """The cluster keeps its own state."""
         return b""
+
+    def measures(self, stage: str, batch: int, attempt: int) -> None:
+        """Nobody injects faults into a live cluster."""
+
+    def measured(self) -> None:
+        """Nothing was injected."""
+
+    def counters(self) -> Mapping[str, int]:
+        """A live cluster does not tell."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -130,7 +154,9 @@ def open_world(spec: WorldSpec) -> Iterator[World]:
 
 def _results(spec: WorldSpec, world: WorldName) -> Results:
     store = open_store(spec.store)
-    return open_results(store, spec.run_id, world, spec.schemas, spool_folder(store, spec.run_id))
+    results = open_results(store, spec.run_id, world, spec.schemas, spool_folder(store, spec.run_id))
+    results.lineage = spec.lineage if spec.is_virtual else frozenset()
+    return results
 
 
 @contextmanager

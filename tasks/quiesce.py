@@ -47,8 +47,8 @@ async def _read(world: World, ref: Ref) -> None:
 
 
 async def first_answer_s(world: World, profile: Profile) -> float:
-    """The API's answer time at the start of the run: of its first commit that has one, else now."""
-    for commit in world.results.commits():
+    """The API's answer time when the cluster was quiet: of the first commit that has one, else now."""
+    for commit in world.results.past():
         if isinstance(commit.summary.get(PROBE_KEY), float):
             return float(commit.summary[PROBE_KEY])
     return await api_answer_s(world, profile)

@@ -14,7 +14,6 @@ from infra.results.read import scan
 from infra.world import World
 from tasks.analysis.verdicts import worst
 from tasks.records import TABLES
-from tasks.report import build_report
 from tasks.run import RunRequest
 
 CELL = Cell("report", "0", 1)
@@ -38,9 +37,7 @@ def measured_tables(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
 def judged(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Everything that has a verdict: stage, batch (of io the cell and its phase), verdict, reasons."""
     cell = pl.format("{}-{}-{} {}", "vms", "block_kib", "pattern", "phase")
-    cells = frames["io_cells"].select(
-        pl.lit("io").alias("stage"), cell.alias("batch"), "verdict", "reasons"
-    )
+    cells = frames["io_cells"].select(pl.lit("io").alias("stage"), cell.alias("batch"), "verdict", "reasons")
     batches = frames["batches"].select("stage", pl.col("batch").cast(pl.String), "verdict", "reasons")
     return pl.concat([batches, cells])
 
@@ -58,6 +55,9 @@ def rebuild_report(store: ObjectStore, run_id: str) -> str:
     Raises:
         StoreError: the store has no such run.
     """
+    # Imported here: charts are large, and what measures need not carry them.
+    from tasks.report import build_report
+
     manifest, frames = _manifest(store, run_id), read_frames(store, run_id)
     manifest["verdict"], manifest["reasons"] = run_verdict(judged(frames))
     store.put(report_key(run_id), build_report(frames, manifest).encode())
@@ -91,26 +91,33 @@ def _manifest(store: ObjectStore, run_id: str) -> dict[str, Any]:
 def write_report(world: World, request: RunRequest) -> dict[str, Any]:
     """The report stage: commit the run's own row where something was measured, then write the report."""
     store = world.results.store
+    batches = scan(store, request.run_id, "batches", TABLES["batches"])
     verdict, reasons = run_verdict(judged(measured_tables(store, request.run_id)))
     summary = {"verdict": verdict, "reasons": reasons}
     if verdict is not None:
         attempt = world.results.begin(CELL)
-        attempt.add("runs", [_row(world, request, verdict, reasons)])
+        attempt.add("runs", [_row(world, request, summary) | {"finished_at": _finished_at(world, batches)}])
         attempt.commit(summary)
     return {**summary, "report": rebuild_report(store, request.run_id)}
 
 
-def _row(world: World, request: RunRequest, verdict: str, reasons: list[str]) -> dict[str, Any]:
+def _finished_at(world: World, batches: pl.DataFrame) -> datetime:
+    """When the last batch was done; copies of a virtual cluster have clocks of their own."""
+    took = pl.duration(microseconds=pl.coalesce("end_to_end_s", "limit_s") * 1e6)
+    ends = batches.select((pl.col("released_at") + took).max()).item()
+    now = world.clock.wall()
+    return now if ends is None else max(now, ends)
+
+
+def _row(world: World, request: RunRequest, summary: dict[str, Any]) -> dict[str, Any]:
     """The run in the clock of its world: what is real (its start, its cost) is in the manifest."""
     manifest = read_manifest(world.results.store, request.run_id)
     if manifest is None:
         raise StoreError(f"run {request.run_id}: its manifest is gone from the store")
     return {
         "started_at": datetime.fromisoformat(manifest["world_started_at"]),
-        "finished_at": world.clock.wall(),
         "cluster": request.cluster,
-        "verdict": verdict,
-        "reasons": reasons,
+        **summary,
         "profile": json.dumps(request.profile.model_dump(mode="json"), sort_keys=True),
         "versions": json.dumps(manifest["versions"], sort_keys=True),
     }

@@ -10,6 +10,9 @@ from infra.world import WorldSpec
 from tasks.profile import Profile, Section
 from tasks.records import TABLES
 
+PREPARATIONS = frozenset({"preflight", "tuning", "golden-image", "clean", "revert"})
+"""Stages that change what every measured stage of a run finds."""
+
 _MOODS = ("brave", "calm", "fair", "gentle", "keen", "late", "neat", "plain", "quick", "quiet", "warm")
 _BIRDS = ("crane", "finch", "gull", "heron", "kite", "lark", "merlin", "owl", "swift", "tern", "wren")
 
@@ -31,8 +34,8 @@ class RunRequest(Section):
             check_run_id(self.run_id)
         return self
 
-    def spec(self) -> WorldSpec:
-        """The world that every stage of this run opens."""
+    def spec(self, stage: str = "") -> WorldSpec:
+        """The world that a stage of this run opens; without one, that of the preparations."""
         return WorldSpec(
             run_id=self.run_id,
             store=self.store,
@@ -40,8 +43,18 @@ class RunRequest(Section):
             seed=self.seed,
             faults=self.faults,
             background_pods=self.profile.background_pods,
+            lineage=lineage(stage),
             schemas=TABLES,
         )
+
+
+def lineage(stage: str) -> frozenset[str]:
+    """What a virtual cluster has been through when a stage begins: preparations, and the stage's own past.
+
+    Each measured stage goes on from a copy of the prepared cluster: a stage that is measured alone, or beside
+    others, or after them gives the same rows.
+    """
+    return PREPARATIONS | {stage}
 
 
 def new_run_id() -> str:

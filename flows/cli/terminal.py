@@ -70,7 +70,7 @@ class TerminalProgress:
             self.is_clean = False
         if self._live and step.stage not in self._lines:
             for line in self._lines.values():
-                self._live.update(line, visible=False)
+                self._live.update(line, visible=not self._live.tasks[line].finished)
             total = self._totals.get(step.stage, 1)
             self._lines[step.stage] = self._live.add_task(step.label.partition(" ")[0], total=total)
 

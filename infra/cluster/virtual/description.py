@@ -70,7 +70,7 @@ class Api(Part):
         0.02, description="change to watch event, seconds; measured on a testbed (13 to 21 ms)"
     )
     history: int = Field(
-        20000, ge=10, description="changes kept per kind for watches that resume; assumption"
+        2000, ge=10, description="changes kept per kind for watches that resume; assumption"
     )
     normal_events: bool = Field(
         False,

@@ -1,0 +1,182 @@
+"""Stages of a virtual cluster side by side: processes take the steps, this one hands them out and tells.
+
+A process dies with this one, and does not hear the terminal's Ctrl-C: this one passes it on, so that
+each is told once for every time the user pressed it.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from flows.cost import peak_rss_mib
+from flows.lanes import Lane, Leg, by_work
+from flows.steps import Step
+from infra.errors import StageError, VirtscaleError
+from tasks.run import RunRequest
+
+StepRunner = Callable[[RunRequest, Step], dict[str, Any]]
+
+
+class Answer(NamedTuple):
+    """What became of a step in its process: a summary, or an error by its class and text."""
+
+    summary: dict[str, Any] | None
+    error: type[BaseException] | None
+    text: str
+    peak_rss_mib: float
+
+
+class StepProcess:
+    """A process that takes steps, one at a time."""
+
+    def __init__(self, runner: StepRunner) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._steps, steps = context.Pipe()
+        self._life, life = context.Pipe()
+        self.peak_rss_mib = 0.0
+        self._ready = False
+        self._process = context.Process(target=serve, args=(runner, steps, life), daemon=True)
+        self._process.start()
+        steps.close()
+        life.close()
+
+    def take(self, request: RunRequest, step: Step) -> dict[str, Any]:
+        """Have a step taken and wait for it.
+
+        Raises:
+            VirtscaleError: the step's own.
+            KeyboardInterrupt: the process was interrupted.
+        """
+        try:
+            self._wait_until_ready()
+            self._steps.send((request, step))
+            answer: Answer = self._steps.recv()
+        except (EOFError, OSError) as error:
+            raise StageError(f"{step.label}: its process ended; run the same command again") from error
+        self.peak_rss_mib = answer.peak_rss_mib
+        if answer.error is not None:
+            raise answer.error.__new__(answer.error, answer.text)
+        return answer.summary or {}
+
+    def _wait_until_ready(self) -> None:
+        if not self._ready:
+            self._steps.recv()
+            self._ready = True
+
+    def interrupt(self) -> None:
+        """Pass a Ctrl-C on; a process that has not begun anything just ends."""
+        if self._process.is_alive() and self._process.pid:
+            os.kill(self._process.pid, signal.SIGINT if self._ready else signal.SIGTERM)
+
+    def close(self) -> None:
+        """Let the process end."""
+        self._steps.close()
+        self._process.join()
+        self._life.close()
+
+
+def serve(runner: StepRunner, steps: Connection, life: Connection) -> None:
+    """Take steps until nobody sends any more."""
+    os.setpgrp()
+    threading.Thread(target=_die_with, args=(life,), daemon=True).start()
+    try:
+        steps.send(None)
+        while True:
+            request, step = steps.recv()
+            steps.send(_answer(runner, request, step))
+    except (EOFError, OSError, KeyboardInterrupt):
+        return
+
+
+def _answer(runner: StepRunner, request: RunRequest, step: Step) -> Answer:
+    try:
+        return Answer(runner(request, step), None, "", peak_rss_mib())
+    except (VirtscaleError, KeyboardInterrupt) as error:
+        return Answer(None, type(error), str(error), peak_rss_mib())
+
+
+def _die_with(life: Connection) -> None:
+    """A run that was killed must not go on in its helpers."""
+    try:
+        life.recv_bytes()
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class SideBySide:
+    """The lanes of a leg on some processes; `at` is the step of the first error."""
+
+    def __init__(self, processes: int, runner: StepRunner) -> None:
+        self.at: Step | None = None
+        self._stopping = False
+        self._processes = [StepProcess(runner) for _ in range(processes)]
+
+    @property
+    def peak_rss_mib(self) -> float:
+        """The sum of the processes' own peaks: no less than what they held together."""
+        return sum(process.peak_rss_mib for process in self._processes)
+
+    def walk(self, leg: Leg, take: Callable[[Step, StepRunner], None]) -> None:
+        """Take all steps: those of a lane in order, the longest lane first.
+
+        Raises:
+            VirtscaleError: the first one of any lane; the others were interrupted.
+            KeyboardInterrupt: the user's; twice: the processes were told twice.
+        """
+        lanes = deque(by_work(leg))
+        with ThreadPoolExecutor(len(self._processes)) as pool:
+            futures = [
+                pool.submit(copy_context().run, self._follow, process, lanes, take)
+                for process in self._processes
+            ]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                self._stop(futures)
+                raise
+            if any(future.done() and future.exception() for future in futures):
+                self._stop(futures)
+        raise_first([error for future in futures if (error := future.exception())])
+
+    def _follow(
+        self, process: StepProcess, lanes: deque[Lane], take: Callable[[Step, StepRunner], None]
+    ) -> None:
+        while lanes:
+            for step in lanes.popleft():
+                if self._stopping:
+                    return
+                try:
+                    take(step, process.take)
+                except (VirtscaleError, KeyboardInterrupt):
+                    self.at = self.at or step
+                    raise
+
+    def _stop(self, futures: list[Future[None]]) -> None:
+        """Interrupt every process and wait; a second Ctrl-C is passed on as well."""
+        self._stopping = True
+        for _ in range(2):
+            for process in self._processes:
+                process.interrupt()
+            try:
+                wait(futures)
+            except KeyboardInterrupt:
+                continue
+            return
+
+    def close(self) -> None:
+        """Let the processes end."""
+        for process in self._processes:
+            process.close()
+
+
+def raise_first(errors: list[BaseException]) -> None:
+    """Raise what went wrong; that others were interrupted because of it says nothing."""
+    for error in sorted(errors, key=lambda error: isinstance(error, KeyboardInterrupt)):
+        raise error
