@@ -150,7 +150,7 @@ def deploy_queues_s(vms: int, sources: int, cluster: Description) -> dict[str, f
     """What `vms` clones queue for, and how long each queue is by itself, seconds."""
     csi = cluster.csi
     at_once = min(sources, vms) if csi.restore_lock else csi.workers
-    restores = "restores of one snapshot" if at_once == 1 else f"restores, {at_once:,} at once"
+    restores = "restores of one snapshot" if at_once == 1 else f"restores, {at_once:,} at a time"
     calls = {"provisioner": csi.calls, **DEPLOY_CALLS}
     return {restores: vms * csi.restore_s / at_once, **_calls_s(vms, calls, cluster)}
 

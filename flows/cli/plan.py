@@ -4,10 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 
-from flows.cli.options import cluster_option, json_option, profile_options, resolved_profile
+from flows.cli.options import cluster_option, json_option, profile_options, resolved_profile, seed_option
+from flows.cli.sensitivity import Asked, case_of, show_sensitivity
 from flows.cli.text import table
 from flows.estimate import (
     GIB_PER_TIB,
@@ -23,6 +25,7 @@ from flows.estimate import (
     storm_s,
     total_s,
 )
+from flows.sensitivity import small
 from flows.study import refused
 from infra.cluster.kinds import NODE
 from infra.cluster.port import Object, Scope, list_all
@@ -38,13 +41,32 @@ from tasks.run import new_run_id
 @click.command("plan")
 @profile_options
 @cluster_option
+@click.option(
+    "--sensitivity",
+    is_flag=True,
+    help="Halve and double each assumption of the virtual cluster: what changes?",
+)
+@click.option(
+    "--size", type=click.IntRange(1), default=200, show_default=True, help="VMs of a --sensitivity run."
+)
+@click.option(
+    "--constant", "varied", multiple=True, metavar="NAME", help="Vary this constant, not every assumption."
+)
+@click.option(
+    "--processes", type=click.IntRange(1), default=2, show_default=True, help="--sensitivity runs at once."
+)
+@seed_option
 @json_option
-def plan(*, profile_name: str, sets: Sequence[str], stages: str | None, cluster: str, as_json: bool) -> None:
+def plan(*, cluster: str, sensitivity: bool, as_json: bool, **options: Any) -> None:
     """Tell what `run` with the same options would do. Nothing is created or changed."""
-    profile = resolved_profile(profile_name, sets, stages, cluster)
+    profile = resolved_profile(options["profile_name"], options["sets"], options["stages"], cluster)
     with refused():
         description = description_of(cluster)
-        nodes, room = workers(cluster, profile)
+        nodes, room = workers(cluster, small(profile, options["size"]) if sensitivity else profile)
+    if sensitivity:
+        asked = Asked(**{name: options[name] for name in ("size", "varied", "processes", "seed")})
+        show_sensitivity(case_of(profile, description, room, asked), asked, as_json)
+        return
     planned = planned_stages(profile, description)
     if as_json:
         click.echo(json.dumps(as_object(profile, planned, nodes) | {"fits": room and room.fits}))

@@ -35,8 +35,8 @@ def stated(description: BaseModel, prefix: str = "") -> Iterator[str]:
 
 
 def is_assumption(field: FieldInfo) -> bool:
-    """Whether its description says that nobody published or measured it."""
-    return (field.description or "").partition("; ")[2].startswith("assumption")
+    """Whether its description says that nobody published it: assumed, or derived from another figure."""
+    return (field.description or "").partition("; ")[2].startswith(("assumption", "derived"))
 
 
 def value_of(description: BaseModel, name: str) -> Any:
