@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.analysis.histograms import (
@@ -25,6 +25,7 @@ from tasks.analysis.percentiles import nearest_rank
 
 WIDTH = 10
 SAMPLES = st.lists(st.integers(0, 500), max_size=80)
+A_FEW = settings(max_examples=40, deadline=None)
 QUANTILES = st.sampled_from([0.0, 1.0, 50.0, 95.0, 99.0, 99.9, 100.0])
 
 
@@ -42,6 +43,7 @@ def pooled(samples: list[int]) -> Pool:
     return Pool(n, min(samples), max(samples), sum(samples) / n, 0, histogram(samples))
 
 
+@A_FEW
 @given(SAMPLES, SAMPLES, SAMPLES)
 def test_merging_is_associative_and_keeps_no_order(a: list[int], b: list[int], c: list[int]) -> None:
     x, y, z = histogram(a), histogram(b), histogram(c)
@@ -50,11 +52,13 @@ def test_merging_is_associative_and_keeps_no_order(a: list[int], b: list[int], c
     )
 
 
+@A_FEW
 @given(st.lists(SAMPLES, max_size=5))
 def test_a_merge_loses_no_sample(parts: list[list[int]]) -> None:
     assert total(merge(histogram(part) for part in parts)) == sum(map(len, parts))
 
 
+@A_FEW
 @given(st.lists(SAMPLES, min_size=1, max_size=5), QUANTILES)
 def test_a_percentile_of_merged_bins_holds_that_of_the_pooled_samples(
     parts: list[list[int]], q: float
@@ -66,6 +70,7 @@ def test_a_percentile_of_merged_bins_holds_that_of_the_pooled_samples(
     assert at is None or true is None or at.lower_ns <= true < at.upper_ns
 
 
+@A_FEW
 @given(SAMPLES, st.integers(1, 50), QUANTILES)
 def test_a_percentile_among_the_overflow_is_not_known(samples: list[int], overflow: int, q: float) -> None:
     at = percentile_bin(histogram(samples), q, overflow)
@@ -74,12 +79,14 @@ def test_a_percentile_among_the_overflow_is_not_known(samples: list[int], overfl
     assert (at is None) == (true == 10**9)
 
 
+@A_FEW
 @given(SAMPLES)
 def test_percentiles_do_not_fall(samples: list[int]) -> None:
     found = percentile_bins(histogram(samples), [1, 50, 99, 100])
     assert found == sorted(found, key=lambda each: each or Bin(0, 1, 0))
 
 
+@A_FEW
 @given(st.lists(SAMPLES, max_size=5))
 def test_a_pool_of_pools_is_the_pool_of_all_samples(parts: list[list[int]]) -> None:
     whole = pooled([each for part in parts for each in part])
@@ -107,6 +114,7 @@ def test_histograms_of_different_layouts_are_not_merged(bins: list[Histogram]) -
         merge(bins)
 
 
+@A_FEW
 @given(st.integers(1, 10**7), st.sampled_from([1.0, 20.0, 50.0, 90.0, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0]))
 def test_fios_rank_is_the_nearest_rank_or_the_next(n: int, q: float) -> None:
     exact = max(1, ceil(Fraction(str(q)) * n / 100))

@@ -63,7 +63,8 @@ def _fio(run: FioRun) -> Figures:
     yield "finished_ms", Figure(run.finished_ms, None)
     yield "jobs", Figure(len(run.jobs))
     for i, job in enumerate(run.jobs):
-        yield f"{i}.ok", Figure(float(not job.error))
+        # damage may feign a failure, never hide one
+        yield f"{i}.ok", Figure(float(not job.error), 0 if job.error else None)
         for name, each in (("read", job.read), ("write", job.write), ("trim", job.trim)):
             if each and (each.clat.n or not job.error):
                 yield from (

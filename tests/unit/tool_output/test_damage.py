@@ -9,7 +9,7 @@ from tasks.tool_output.integrity import digest, intact
 from tests.benchmarks.prove_parsers import prove
 from tests.unit.tool_output.cases import CASES, Case, data
 
-MUTATIONS = 100
+MUTATIONS = 60
 DEEP = b"[" * 200_000
 
 
