@@ -4,6 +4,7 @@ The tail is the regularised incomplete beta function I_x(df/2, 1/2) with x = df/
 by its continued fraction (DLMF 8.17.22); degrees of freedom may be fractions (Welch and Satterthwaite).
 """
 
+from functools import lru_cache
 from math import exp, inf, lgamma, log, log1p
 
 _STEPS = 500
@@ -16,6 +17,7 @@ def two_sided_p(t: float, df: float) -> float:
     return _incomplete_beta(df / 2, 0.5, df / (df + t * t))
 
 
+@lru_cache(maxsize=1024)
 def critical_t(confidence: float, df: float) -> float:
     """The t that is exceeded on either side with probability 1 - `confidence` (0 < confidence < 1)."""
     if not (0 < confidence < 1 and df > 0):
@@ -25,7 +27,7 @@ def critical_t(confidence: float, df: float) -> float:
         low, high = high, high * 2
         if high == inf:
             raise ValueError(f"confidence {confidence} is too near to 1 for {df} degrees of freedom")
-    while high - low > 1e-12 * high:
+    while high - low > 1e-9 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if two_sided_p(middle, df) > 1 - confidence else (low, middle)
     return high

@@ -23,7 +23,7 @@ def comparison_page(found: RunComparison) -> str:
     chart = comparison_chart(found.metrics, caption, found.answer)
     return rendered(
         "comparison.html.j2",
-        {} if chart is None else {"chart-comparison": chart},
+        {} if chart is None else {"chart-comparison": chart.to_dict()},
         found=found,
         world=world.upper(),
         world_for_print="".join(letter for letter in world.upper() if letter.isalnum()),

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import polars as pl
 import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -26,7 +25,17 @@ from tasks.report.sections import Frames, Section, study_sections
 from tasks.report.tables import table
 
 _HERE = Path(__file__).parent
-_ON_FIRST_SCREEN = ("deploy", "boot", "boot-vm", "boot-steps", "placement", "io", "io-latency", "latency-jitterdebugger", "latency-l2reflect")
+_ON_FIRST_SCREEN = (
+    "deploy",
+    "boot",
+    "boot-vm",
+    "boot-steps",
+    "placement",
+    "io",
+    "io-latency",
+    "latency-jitterdebugger",
+    "latency-l2reflect",
+)
 
 
 def build_report(
@@ -85,9 +94,9 @@ def _render(**values: Any) -> str:
     )
 
 
-def rendered(template: str, charts: Mapping[str, alt.LayerChart], **values: Any) -> str:
+def rendered(template: str, charts: Mapping[str, Mapping[str, Any]], **values: Any) -> str:
     """Another page of the same look: a template with styles, scripts and its charts by element id."""
-    script = _as_script(_charts_document({name: chart.to_dict() for name, chart in charts.items()}))
+    script = _as_script(_charts_document(charts))
     page = _environment().get_template(template)
     assets = {"css": _asset("page.css"), "js": _asset("page.js"), "bundle": Markup(charting_bundle())}
     return page.render(**values, **assets, charts=script)

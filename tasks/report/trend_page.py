@@ -1,0 +1,80 @@
+"""PURE. The page of a trend: one self-contained HTML file over many runs."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from tasks.analysis.trends import Series, TrendRun, followed, trend_answer
+from tasks.analysis.wording import duration_or_beyond, listed
+from tasks.charts.look import Caption
+from tasks.charts.trend import trend_chart
+from tasks.report.page import rendered
+from tasks.report.tables import NOT_OBSERVED, csv_uri
+
+
+def trend_page(runs: Sequence[TrendRun], left_out: int, where: str) -> str:
+    """One self-contained HTML file; `left_out` counts runs that are not finished or measured nothing."""
+    worlds = sorted({run.world for run in runs})
+    caption = Caption(listed(worlds), where)
+    series = followed(runs)
+    answers = {each: trend_answer(runs, each) or "" for each in series}
+    charts = {f"chart-{each.stage}": trend_chart(runs, each.stage, caption, answers[each]) for each in series}
+    return rendered(
+        "trend.html.j2",
+        charts,
+        world=listed(worlds).upper(),
+        world_for_print="".join(letter for letter in listed(worlds).upper() if letter.isalnum()),
+        where=where,
+        runs=runs,
+        left_out=left_out,
+        sections=[(each.stage, each.name, answers[each]) for each in series],
+        headings=headings(series),
+        rows=table_rows(runs, series),
+        csv=csv_uri(_frame(runs)),
+    )
+
+
+def headings(series: Sequence[Series]) -> tuple[str, ...]:
+    """Of the table of runs."""
+    return (
+        "run",
+        "started",
+        "profile",
+        "verdict",
+        "differs from the latest in",
+        *(f"{s.stage} {s.size:,}" for s in series),
+    )
+
+
+def table_rows(runs: Sequence[TrendRun], series: Sequence[Series]) -> list[tuple[str, ...]]:
+    """One row of text per run."""
+    return [(*_facts(run), *(_value(run, each) for each in series)) for run in runs]
+
+
+def _facts(run: TrendRun) -> tuple[str, ...]:
+    started = run.started_at[:16].replace("T", " ")
+    return run.run_id, started, run.profile, run.verdict, ", ".join(run.differs) or NOT_OBSERVED
+
+
+def _value(run: TrendRun, series: Series) -> str:
+    if series not in run.values:
+        return NOT_OBSERVED
+    return duration_or_beyond(run.values[series], run.limits[series])
+
+
+def _frame(runs: Sequence[TrendRun]) -> pl.DataFrame:
+    rows = [
+        {
+            "run_id": run.run_id,
+            "started_at": run.started_at,
+            "verdict": run.verdict,
+            "group": run.group,
+            "stage": series.stage,
+            "batch": series.size,
+            "end_to_end_s": value,
+            "limit_s": run.limits[series],
+        }
+        for run in runs
+        for series, value in run.values.items()
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
