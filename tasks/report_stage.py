@@ -12,11 +12,13 @@ from infra.results.manifest import read_manifest
 from infra.results.port import Cell, ObjectStore
 from infra.results.read import scan
 from infra.world import World
+from tasks.analysis.latency import judged_segments
 from tasks.analysis.verdicts import worst
 from tasks.records import TABLES
 from tasks.run import RunRequest
 
 CELL = Cell("report", "0", 1)
+JUDGED = ("batches", "io_cells", "latency_runs")
 
 
 def report_key(run_id: str) -> str:
@@ -31,15 +33,15 @@ def read_frames(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
 
 def measured_tables(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
     """The tables that hold verdicts, last complete attempts only."""
-    return {table: scan(store, run_id, table, TABLES[table]) for table in ("batches", "io_cells")}
+    return {table: scan(store, run_id, table, TABLES[table]) for table in JUDGED}
 
 
 def judged(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Everything that has a verdict: stage, batch (of io the cell and its phase), verdict, reasons."""
+    """Everything that has a verdict: stage, batch (of io the cell and its phase, of latency the segment), verdict, reasons."""
     cell = pl.format("{}-{}-{} {}", "vms", "block_kib", "pattern", "phase")
     cells = frames["io_cells"].select(pl.lit("io").alias("stage"), cell.alias("batch"), "verdict", "reasons")
     batches = frames["batches"].select("stage", pl.col("batch").cast(pl.String), "verdict", "reasons")
-    return pl.concat([batches, cells])
+    return pl.concat([batches, cells, judged_segments(frames["latency_runs"])])
 
 
 def run_verdict(batches: pl.DataFrame) -> tuple[str | None, list[str]]:
