@@ -1,6 +1,7 @@
 """PURE. The run in plain text, for a terminal and for logs."""
 
 from collections.abc import Mapping, Sequence
+from math import floor
 from typing import Any
 
 from tasks.analysis.wording import duration_or_beyond, human_duration, with_error
@@ -54,10 +55,15 @@ def latency_line(summary: Mapping[str, Any]) -> str:
         f"latency {summary['tool']:<16}",
         f"max {'not measured' if longest is None else f'{longest:g} us'}",
         f"{n:,} samples" + (f" (95 %: longer ones fewer than 1 in {n // 3:,})" if n >= 3 else ""),
-        *([] if summary["coverage"] is None else [f"coverage {summary['coverage']:.3%}"]),
+        *([] if summary["coverage"] is None else [f"coverage {_cut(summary['coverage'])}"]),
         *([f"{summary['not_ok']} not ok"] if summary["not_ok"] else []),
     ]
     return "  ".join(parts)
+
+
+def _cut(share: float) -> str:
+    """A share in percent that is never rounded up: 100 % is said of all alone."""
+    return f"{floor(share * 1e5) / 1e3:g} %"
 
 
 def _counts(summary: Mapping[str, Any]) -> str:

@@ -22,6 +22,35 @@ SAMPLES = {"oslat": "turns of its loop", "l2reflect": "round trips"}
 QUANTILES = {"p50_us": 50.0, "p99_us": 99.0, "p99_99_us": 99.99, "p99_9999_us": 99.9999}
 
 
+VERDICTS = pl.Schema(
+    {"stage": pl.String, "batch": pl.String, "verdict": pl.String, "reasons": pl.List(pl.String)}
+)
+
+
+def judged_segments(runs: pl.DataFrame) -> pl.DataFrame:
+    """A verdict per tool and segment: invalid when a row is not ok, degraded when one has a reason."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in runs.select("tool", "segment", "vm", "state", "reason").to_dicts():
+        found.setdefault((row["tool"], row["segment"]), []).append(row)
+    rows = [
+        {"stage": "latency", "batch": f"{tool} segment {segment}", **_judged(mine)}
+        for (tool, segment), mine in found.items()
+    ]
+    return pl.DataFrame(rows, schema=VERDICTS)
+
+
+def _judged(mine: list[dict[str, Any]]) -> dict[str, Any]:
+    bad = {row["vm"]: row["reason"] for row in mine if row["state"] != "ok"}
+    if bad:
+        vms = len({row["vm"] for row in mine})
+        return {
+            "verdict": "invalid",
+            "reasons": [f"vm_not_ok: {len(bad)} of {vms}: {next(iter(bad.values()))}"],
+        }
+    reasons = sorted({row["reason"] for row in mine if row["reason"]})
+    return {"verdict": "degraded" if reasons else "valid", "reasons": reasons}
+
+
 def tools_of(runs: pl.DataFrame) -> list[str]:
     """The tools that measured, in the order of the study."""
     seen = set(runs.get_column("tool").to_list())

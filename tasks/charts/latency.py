@@ -14,9 +14,7 @@ COLOURS = (BLUE, ORANGE)
 Rows = Sequence[dict[str, Any]]
 
 
-def latency_histogram(
-    bars: Rows, maxima: Rows, title: str, caption: Caption, answer: str
-) -> alt.LayerChart:
+def latency_histogram(bars: Rows, maxima: Rows, title: str, caption: Caption, answer: str) -> alt.LayerChart:
     """Bars of counts on a logarithmic axis; a line at the longest latency of each VM."""
     most = max((row["count"] for row in bars), default=1)
     longest = max((row["max_us"] for row in maxima), default=1.0)
@@ -63,7 +61,9 @@ def latency_over_time(rows: Rows, title: str, caption: Caption, answer: str) -> 
     colour = alt.Color("vm:N", title="VM", scale=scale, legend=alt.Legend(orient="bottom"))
     top = max((row["max_us"] for row in known), default=1.0) * 1.1
     y_scale = alt.Scale(domain=[0, top], nice=False)
-    x = alt.X("hours:Q", title="hours from the start")
+    last = max((row["hours"] for row in rows), default=1.0)
+    x_scale = alt.Scale(domain=[0, last * 1.02], nice=False)
+    x = alt.X("hours:Q", title="hours from the start", scale=x_scale)
     base = alt.Chart(data(known))
     layers = [
         base.mark_line(interpolate="step-after", strokeWidth=2).encode(
