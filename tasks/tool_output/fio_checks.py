@@ -14,6 +14,7 @@ from tasks.tool_output.reading import Document, integer, mapping, number, text, 
 QUARTER_OF_AN_HOUR_S = 900
 FURTHEST_ZONE_S = 14 * 3600
 PERCENTILE_LIST = "percentile_list"
+WHICH_PERCENTILES = {"clat_percentiles", "lat_percentiles", "slat_percentiles"}
 USUAL_PERCENTILES = [
     *(1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0),
     *(95.0, 99.0, 99.5, 99.9, 99.95, 99.99),
@@ -130,6 +131,8 @@ def _percentiles(
 ) -> tuple[tuple[float, int], ...]:
     """Those of fio that were asked for, without the padding keys 0.00 that fio 3.1 wrote."""
     if "percentile" not in found:
+        chosen = "bins" not in found and WHICH_PERCENTILES & options.keys()
+        document.check(bool(chosen), path, '"percentile" is missing, and no option took it away')
         return ()
     holder, inside = mapping(document, found, "percentile", path), under(path, "percentile")
     asked = _asked_percentiles(document, options)
