@@ -5,7 +5,7 @@ same seed and the same names, so that every draw is the same and the difference 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -48,7 +48,7 @@ class Case:
     seed: int
 
 
-Times = dict[str, float | None]
+Times = Mapping[str, float | None]
 """Stage to end to end, seconds; None: not all VMs were done within the limit."""
 
 
