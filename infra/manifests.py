@@ -209,19 +209,17 @@ def heartbeat(kind: str, name: str, namespace: str, mark: Mark) -> Object:
     A halted VM without disks, a pod that is held by a scheduling gate, a claim that waits for a
     volume that never comes.
     """
-    metadata = _metadata(name, namespace, mark)
+    api_version = "kubevirt.io/v1" if kind == "VirtualMachine" else "v1"
+    return _object(api_version, kind, _metadata(name, namespace, mark), spec=_inert(kind, name))
+
+
+def _inert(kind: str, name: str) -> Object:
     if kind == "Pod":
-        container = {"name": "none", "image": "none"}
-        spec = {"schedulingGates": [{"name": "virtscale.io/heartbeat"}], "containers": [container]}
-        return _object("v1", kind, metadata, spec=spec)
+        gate, container = {"name": "virtscale.io/heartbeat"}, {"name": "none", "image": "none"}
+        return {"schedulingGates": [gate], "containers": [container]}
     if kind == "PersistentVolumeClaim":
-        spec = {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Mi"}},
-            "storageClassName": "",
-            "volumeName": f"{name}-none",
-        }
-        return _object("v1", kind, metadata, spec=spec)
+        resources = {"requests": {"storage": "1Mi"}}
+        waits = {"storageClassName": "", "volumeName": f"{name}-none"}
+        return {"accessModes": ["ReadWriteOnce"], "resources": resources, **waits}
     domain = {"memory": {"guest": "64Mi"}, "devices": {}}
-    spec = {"runStrategy": "Halted", "template": {"spec": {"domain": domain}}}
-    return _object("kubevirt.io/v1", "VirtualMachine", metadata, spec=spec)
+    return {"runStrategy": "Halted", "template": {"spec": {"domain": domain}}}

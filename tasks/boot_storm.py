@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from infra.cluster.kinds import POD, VM, VMI
+from infra.cluster.kinds import NODE, POD, VM, VMI
 from infra.cluster.port import Object, Ref, Scope
 from infra.errors import GuestError, NotFound
 from infra.guests.port import Answer, Guests, Target
@@ -24,7 +24,7 @@ from tasks.boot_vms import BootVm, chosen, ensure_boot_vms
 from tasks.deploy import headline, remove_vms
 from tasks.heartbeats import heartbeats, intend_heartbeats
 from tasks.leftovers import boot_traces, count_leftovers
-from tasks.nodes import placement_rows, ready_nodes, rooms
+from tasks.nodes import foreign_pods, is_ready, placement_rows, rooms
 from tasks.observing import Observers, View, observing
 from tasks.outcome import Circumstances, Outcome, outcome
 from tasks.profile import Profile
@@ -49,6 +49,8 @@ class Boots:
     end_step: str = field(init=False)
     nodes: list[str | None] = field(init=False)
     addresses: list[str] = field(init=False)
+    lost: set[str] = field(default_factory=set)
+    ready: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         n = len(self.batch)
@@ -101,6 +103,14 @@ class Boots:
         if i is not None and not self.batch.state[i]:
             self.nodes[i] = node
             self.batch.mark("pod_scheduled", i, ns)
+
+    def node(self, event: str, obj: Object, _ns: int) -> None:
+        """A node changed; one that stops being Ready takes its VMs with it, even if it comes back."""
+        name = obj["metadata"]["name"]
+        if event != "DELETED" and is_ready(obj):
+            self.ready.add(name)
+        elif name in self.ready:
+            self.lost.add(name)
 
     def answered(self, answer: Answer) -> None:
         """A guest answered a probe."""
@@ -199,10 +209,10 @@ async def _prime(world: World, profile: Profile, vms: list[BootVm]) -> None:
 
 async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) -> Outcome:
     batch, section, boots = storm.boots.batch, profile.boot, storm.boots
-    free, ready = await rooms(world), await ready_nodes(world)
+    free, foreign = await rooms(world), await foreign_pods(world)
+    batch.cell = (len(batch), attempt.number)
     gap_s = await start_vms(world, profile, boots)
     await explain(world, profile, STAGE, batch)
-    lost = sorted(ready - await ready_nodes(world))
     circumstances = Circumstances(
         size=len(batch),
         repeat=attempt.cell.repeat,
@@ -213,7 +223,8 @@ async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) 
         gap_s=gap_s,
         clone_failures=sum(bool(vm.broken) for vm in storm.vms),
         steps=boots.steps,
-        other=tuple(("node_lost", node) for node in lost),
+        nodes_lost=tuple(sorted(boots.lost)),
+        foreign_pods=len(foreign ^ await foreign_pods(world)),
     )
     attempt.add("placements", placement_rows(len(batch), boots.nodes, free, profile.vm))
     found = outcome(batch, circumstances, profile.limits)
@@ -235,6 +246,7 @@ async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
     views = (
         View(Scope(VMI, where, labels), boots.instance, steps=_OF_INSTANCE),
         View(Scope(POD, where, labels), boots.pod, steps=("pod_scheduled",)),
+        View(Scope(NODE), boots.node),
     )
     async with observing(world, *views, batch=batch) as observers, heartbeats(world, observers, STAGE):
         await _probed(world, boots, observers, lambda: drive(world, batch, order, observers))
@@ -277,7 +289,7 @@ async def _started(world: World, ref: Ref) -> bool:
 
 async def _stop(world: World, profile: Profile, attempt: Attempt, before: tuple[Storm, float]) -> Outcome:
     storm, first_s = before
-    batch, gap_s = await _stop_started(world, profile, storm)
+    batch, gap_s = await _stop_started(world, profile, storm, (len(storm.vms), attempt.number))
     traces = boot_traces()
     quiet = await quiesce(world, profile, lambda: count_leftovers(world, profile, traces), first_s)
     circumstances = Circumstances(
@@ -291,13 +303,16 @@ async def _stop(world: World, profile: Profile, attempt: Attempt, before: tuple[
     return outcome(batch, circumstances, profile.limits)
 
 
-async def _stop_started(world: World, profile: Profile, storm: Storm) -> tuple[Batch, float]:
+async def _stop_started(
+    world: World, profile: Profile, storm: Storm, cell: tuple[int, int] | None = None
+) -> tuple[Batch, float]:
     """Stop the VMs of a storm that have an instance; the others are only set to Halted."""
     await _sync_first_boots(world, storm)
     running = await running_instances(world, profile)
     names = storm.boots.batch.names
     await halt(world, profile, [name for name in names if name not in running])
     batch = Batch("stop", [name for name in names if name in running])
+    batch.cell = cell
     return batch, await stop_vms(world, profile, batch)
 
 

@@ -15,7 +15,7 @@ from infra.world import World
 from tasks.analysis.verdicts import worst
 from tasks.batch import Batch
 from tasks.deletion import Volume, delete_vms, doomed_batch, volumes_of
-from tasks.golden_image import ensure_golden_image
+from tasks.golden_image import CANARY_KEY, canary_s_of, ensure_golden_image
 from tasks.heartbeats import intend_heartbeats
 from tasks.leftovers import count_leftovers, deploy_traces
 from tasks.outcome import Circumstances, Outcome, outcome
@@ -54,20 +54,24 @@ async def deploy_batch(world: World, profile: Profile, size: int, repeat: int = 
 
 
 async def _measure(world: World, profile: Profile, attempt: Attempt, clones: Clones) -> dict[str, Any]:
-    await ensure_golden_image(world, profile, attempt)
+    one_clone_s = canary_s_of(world, await ensure_golden_image(world, profile, attempt))
     intend_heartbeats(world, attempt, profile.namespace)
     await remove_vms(world, profile, STAGE)
     first_s = await first_answer_s(world, profile)
-    deployed = await _deploy(world, profile, attempt, clones)
+    deployed = await _deploy(world, profile, attempt, (clones, one_clone_s))
     removed = await _delete(world, profile, attempt, (clones.batch, first_s))
     for each in (deployed, removed):
         for table, rows in each.tables.items():
             attempt.add(table, rows)
-    return {**headline(deployed, removed), PROBE_KEY: first_s}
+    return {**headline(deployed, removed), PROBE_KEY: first_s, CANARY_KEY: one_clone_s}
 
 
-async def _deploy(world: World, profile: Profile, attempt: Attempt, clones: Clones) -> Outcome:
+async def _deploy(
+    world: World, profile: Profile, attempt: Attempt, what: tuple[Clones, float | None]
+) -> Outcome:
+    clones, one_clone_s = what
     batch, section = clones.batch, profile.deploy
+    batch.cell = (len(batch), attempt.number)
     refs = [Ref(VM, profile.namespace, name) for name in batch.names]
     intend(world, attempt, refs)
     plan = Plan(STAGE, len(batch), batch.names, section.rate_per_s, section.limit_s)
@@ -84,6 +88,7 @@ async def _deploy(world: World, profile: Profile, attempt: Attempt, clones: Clon
         gap_s=gap_s,
         clone_failures=clones.failures,
         clone_fallbacks=clones.fallbacks,
+        one_clone_s=one_clone_s,
     )
     made = outcome(batch, circumstances, profile.limits)
     return replace(made, vms=_with_sources(profile, made.vms))
@@ -100,6 +105,7 @@ async def _delete(world: World, profile: Profile, attempt: Attempt, before: tupl
     volumes = await volumes_of(world, profile, created.names)
     know(attempt, [(Ref(PV, "", volume.name), volume.uid) for volume in volumes])
     batch = doomed_batch({name: uid for name, uid in zip(created.names, created.uids, strict=True) if uid})
+    batch.cell = (len(created), attempt.number)
     gap_s = await delete_vms(world, profile, batch, volumes)
     quiet = await _quiet(world, profile, (batch, volumes), first_s)
     circumstances = Circumstances(

@@ -115,7 +115,8 @@ async def _sent(world: World, observers: Observers, stream: Stream, ref: Ref) ->
     except (Throttled, ClusterError):
         return False
     journal.answered(clock.now_ns())
-    journal.round_trips_s.append((clock.now_ns() - start_ns) / NS)
+    if journal.released_ns:
+        journal.round_trips_s.append((clock.now_ns() - start_ns) / NS)
     return True
 
 

@@ -5,9 +5,12 @@ refused or waited, a watch ended. Disturbances are counted here and judged elsew
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 NS = 1e9
+STAMP_RESOLUTION_S = 1.0
+"""Objects are dated in whole seconds."""
 COUNTED = ("http_429", "http_5xx", "relists", "resumed", "lock_aborts")
 LARGEST = ("watch_lag_ms", "loop_lag_ms")
 ADDED = ("throttled_s",)
@@ -27,7 +30,10 @@ class Journal:
     round_trips_s: list[float] = field(default_factory=list)
     refused: int = 0
     clock_skew_s: float = 0.0
+    connections_lost: int = 0
+    foreign: set[str] = field(default_factory=set)
     _seconds: dict[int, dict[str, float]] = field(default_factory=dict)
+    _last_stamp: str = ""
     _silent_since_ns: int | None = None
 
     def count(self, what: str, ns: int, amount: float = 1) -> None:
@@ -62,6 +68,10 @@ class Journal:
             self.outages.append((self._silent_since_ns, ns))
             self._silent_since_ns = None
 
+    def close(self, ns: int) -> None:
+        """Nobody asks any more: an outage that goes on is counted up to here."""
+        self.answered(ns)
+
     def outages_over(self, limit_s: float) -> list[tuple[int, int]]:
         """Spans longer than that in which the API answered nothing."""
         return [span for span in self.outages if span[1] - span[0] > limit_s * NS]
@@ -69,6 +79,15 @@ class Journal:
     def errors_outside(self, spans: list[tuple[int, int]]) -> int:
         """How many 5xx answers lie in none of these spans."""
         return sum(not any(a <= ns <= b for a, b in spans) for ns in self.errors_ns)
+
+    def dated(self, stamp: str, asked: datetime, answered: datetime) -> None:
+        """An object that was made between two moments of our wall clock says when: how far is that off?"""
+        if stamp and stamp != self._last_stamp:
+            self._last_stamp = stamp
+            made = datetime.fromisoformat(stamp)
+            early_s = (asked - made).total_seconds() - STAMP_RESOLUTION_S
+            late_s = (made - answered).total_seconds()
+            self.clock_skew_s = max(self.clock_skew_s, early_s, late_s)
 
     def rows(self, stage: str, size: int) -> list[dict[str, Any]]:
         """Rows of table `observer`: what was not measured in a second is null, what is counted is not."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from infra.cluster.kinds import NODE, POD
 from infra.cluster.port import Object, Scope, list_all
+from infra.manifests import RUN_LABEL
 from infra.world import World
 from tasks.profile import VirtualMachineShape
 from tasks.requests import resent
@@ -104,10 +105,15 @@ def _charge(room: Room, pod: Object) -> None:
                 free[what] -= quantity(amount)
 
 
-async def ready_nodes(world: World) -> set[str]:
-    """Names of the nodes that are Ready now."""
-    nodes = (await resent(world, lambda: list_all(world.cluster, Scope(NODE)))).items
-    return {node["metadata"]["name"] for node in nodes if is_ready(node)}
+async def foreign_pods(world: World) -> set[str]:
+    """UIDs of the running pods that are not of this run."""
+    pods = (await resent(world, lambda: list_all(world.cluster, Scope(POD)))).items
+    return {
+        pod["metadata"]["uid"]
+        for pod in pods
+        if (pod["metadata"].get("labels") or {}).get(RUN_LABEL) != world.run_id
+        and (pod.get("status") or {}).get("phase") == "Running"
+    }
 
 
 def placement_rows(

@@ -83,9 +83,11 @@ class Stream:
         """Whether the heartbeat that is awaited is among these events; its lag is measured."""
         name, number = self.beat
         sent_ns, ns = self.beat_ns or 0, batch.received_ns
-        for _, obj in batch.events:
+        for what, obj in batch.events:
             meta = obj["metadata"]
-            if meta["name"] == name and (meta.get("annotations") or {}).get(BEAT) == number:
+            if meta["name"] != name or what == "DELETED":
+                continue
+            if (meta.get("annotations") or {}).get(BEAT) == number:
                 self.beat_ns = None
                 self.lag_ns = max(self.lag_ns or 0, ns - sent_ns)
                 journal.largest("watch_lag_ms", ns, (ns - sent_ns) / 1e6)
@@ -152,7 +154,10 @@ class Observers:
             self.journal.count("relists", ns, relists - before[1])
 
     def _missed(self, stream: Stream, gap: Gap) -> None:
-        self.gaps.append(gap)
+        # a beat that was on its way would measure the gap
+        stream.beat_ns = None
+        if stream.view.steps:
+            self.gaps.append(gap)
         self._note_turns(stream, gap.to_ns)
         caught_up, stream.blind_until_ns = stream.view.caught_up, gap.to_ns + round(REPLAY_S * NS)
         if caught_up is not None:
@@ -201,9 +206,13 @@ class Observers:
 
     def longest_gap_s(self, since_ns: int) -> float:
         """The longest time nobody looked since then, but for outages of the API itself."""
-        outages = self.journal.outages_over(REPLAY_S)
-        gaps = [gap for gap in self.gaps if not any(a < gap.to_ns and gap.from_ns < b for a, b in outages)]
+        gaps = self._gaps_of_ours()
         return max(((gap.to_ns - max(gap.from_ns, since_ns)) / NS for gap in gaps), default=0.0)
+
+    def _gaps_of_ours(self) -> list[Gap]:
+        """Gaps that are not those of an API that was away for everybody."""
+        outages = self.journal.outages_over(REPLAY_S)
+        return [gap for gap in self.gaps if not any(a < gap.to_ns and gap.from_ns < b for a, b in outages)]
 
     def settle(self) -> None:
         """Tell the batch how late its steps may have been heard.
@@ -214,8 +223,11 @@ class Observers:
         if self.batch is None:
             return
         now_ns = self._clock.now_ns()
+        self.journal.close(now_ns)
         for stream in self.streams:
             self._note_turns(stream, now_ns)
+        self.journal.connections_lost = len(self._gaps_of_ours())
+        self.batch.lag_ns["acknowledged"] = self.late_ns
         known = [stream.lag_ns for stream in self.streams if stream.lag_ns is not None]
         for step in self.batch.lag_ns:
             feeding = [stream for stream in self.streams if step in stream.view.steps]

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from tasks.analysis.percentiles import BatchKey, percentile_rows
@@ -30,7 +31,9 @@ class Circumstances:
     clone_fallbacks: int = 0
     quiet: Quiet | None = None
     steps: Collection[str] | None = None
-    other: tuple[tuple[str, str], ...] = ()
+    nodes_lost: tuple[str, ...] = ()
+    foreign_pods: int = 0
+    one_clone_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def outcome(batch: Batch, seen: Circumstances, limits: Limits) -> Outcome:
 
 
 def _row(batch: Batch, seen: Circumstances, limits: Limits) -> dict[str, Any]:
-    facts = _facts(batch, seen)
+    facts = _facts(batch, seen, limits)
     grade, reasons = verdict(facts, limits)
     quiet = seen.quiet
     study = batch.last_s(batch.seen[seen.study_step]) if seen.study_step else None
@@ -91,8 +94,9 @@ def _row(batch: Batch, seen: Circumstances, limits: Limits) -> dict[str, Any]:
     }
 
 
-def _facts(batch: Batch, seen: Circumstances) -> BatchFacts:
-    quiet = seen.quiet
+def _facts(batch: Batch, seen: Circumstances, limits: Limits) -> BatchFacts:
+    quiet, journal = seen.quiet, batch.journal
+    outages = journal.outages_over(limits.api_unavailable_s)
     return BatchFacts(
         n=len(batch),
         n_ok=len(batch.where("ok")),
@@ -108,15 +112,28 @@ def _facts(batch: Batch, seen: Circumstances) -> BatchFacts:
         throttled_requests=batch.throttled,
         leftovers=quiet.leftovers if quiet else 0,
         quiesced=quiet is None or quiet.quiet or quiet.leftovers > 0,
-        other=(*seen.other, *_server_errors(batch)),
+        server_errors=journal.errors_outside(outages),
+        longest_outage_s=max(((b - a) / NS for a, b in outages), default=0.0),
+        api_answer_s=median(journal.round_trips_s) if journal.round_trips_s else None,
+        connections_lost=journal.connections_lost,
+        clock_skew_s=journal.clock_skew_s,
+        nodes_lost=seen.nodes_lost,
+        foreign_changes=len(journal.foreign),
+        foreign_pods=seen.foreign_pods,
+        refused_requests=journal.refused,
+        clone_pace_s=_clone_pace_s(batch),
+        one_clone_s=seen.one_clone_s,
     )
 
 
-def _server_errors(batch: Batch) -> list[tuple[str, str]]:
-    """5xx answers are part of a storm as 429s are; more of them than VMs is a cluster that was away."""
-    if batch.unavailable <= len(batch):
-        return []
-    return [("api_unavailable", f"{batch.unavailable:,} requests answered 5xx")]
+def _clone_pace_s(batch: Batch) -> float | None:
+    """Seconds per clone between the first and the last tenth of those that were bound."""
+    bound = sorted(ns for ns in batch.seen.get("pvc_bound", ()) if ns is not None)
+    tenth = len(bound) // 10
+    if tenth == 0:
+        return None
+    last = len(bound) - 1 - tenth
+    return (bound[last] - bound[tenth]) / NS / (last - tenth)
 
 
 def achieved_rate_per_s(batch: Batch, *, paced: bool) -> float | None:

@@ -212,6 +212,24 @@ class Limits(Section):
     rate_missed_share: Positive = Field(0.1, description="achieved rate may fall so far below a stated one")
     throttled_share: Positive = Field(0.05, description="share of 429 answers that is still no reason")
     watch_gap_s: Seconds = Field(1.0, description="a longer gap of a watch is a reason, seconds")
+    server_errors_share: Positive = Field(0.05, description="share of 5xx answers that is still no reason")
+    api_unavailable_s: Seconds = Field(5.0, description="the API may answer nothing for so long, seconds")
+    api_slow_s: Seconds = Field(1.0, description="half of the heartbeats' answers may take longer, seconds")
+    connections_lost: int = Field(
+        3, ge=0, le=1_000_000, description="watch connections that may break in a batch"
+    )
+    clock_skew_s: Seconds = Field(2.0, description="objects may be dated so far from our clock, seconds")
+    nodes_lost: int = Field(0, ge=0, le=1_000_000, description="nodes that may stop being Ready")
+    clones_failed: int = Field(0, ge=0, le=1_000_000, description="clones that may fail")
+    clones_copied: int = Field(
+        0, ge=0, le=1_000_000, description="clones that may be copied instead of made from the snapshot"
+    )
+    foreign_changes: int = Field(0, ge=0, le=1_000_000, description="VMs that others may change")
+    foreign_pods: int = Field(20, ge=0, le=1_000_000, description="pods of others that may come or go")
+    leftovers: int = Field(0, ge=0, le=1_000_000, description="objects of a batch that may be left")
+    slow_storage_ratio: Positive = Field(
+        2.0, description="time per clone of a batch may be so many times that of one clone alone"
+    )
     io_saturated_share: float = Field(
         0.01, ge=0, lt=1, description="a cell that misses its asked rate by more than this share is saturated"
     )

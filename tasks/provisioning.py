@@ -77,6 +77,8 @@ class Clones:
         if event == "DELETED":
             self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
             return
+        if obj["metadata"].get("generation", 1) > 1:
+            self.batch.journal.foreign.add(self.batch.names[i])
         status = obj.get("status")
         printable = status.get("printableStatus", "") if status else ""
         if printable != "DataVolumeError":
@@ -220,8 +222,10 @@ async def _create(world: World, profile: Profile, plan: Plan, vm: tuple[Batch, i
     mark = replace(mark_of(world, plan.stage), batch=plan.size, index=number)
     source = source_of(profile, number)
     manifest = manifests.virtual_machine(batch.names[i], profile.namespace, mark, machine_of(profile), source)
+    asked = world.clock.wall()
     created = await world.cluster.create(manifest)
     batch.uids[i] = created["metadata"]["uid"]
+    batch.journal.dated(created["metadata"].get("creationTimestamp", ""), asked, world.clock.wall())
 
 
 def number_of(name: str) -> int:

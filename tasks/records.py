@@ -97,6 +97,7 @@ TABLES: dict[str, pa.Schema] = {
         ("ready_s", _F),
         ("size_gib", _F),
         ("clone_type", _S),
+        ("canary_s", _F),
         keys=("name", "kind"),
     ),
     "batches": _schema(

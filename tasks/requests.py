@@ -59,6 +59,9 @@ async def drive(world: World, batch: Batch, order: Order, observers: Observers) 
         StageError: an observer could not go on.
     """
     batch.release(world.clock)
+    aborts = world.runtime.counters().get("lock_aborts", 0)
+    if batch.cell is not None:
+        world.runtime.measures(batch.stage, *batch.cell)
     working = asyncio.create_task(_work(world, batch, order), name=f"{batch.stage} batch")
     broken = observers.broken
     try:
@@ -69,6 +72,11 @@ async def drive(world: World, batch: Batch, order: Order, observers: Observers) 
             await working
     finally:
         await _stop(working)
+        aborts = world.runtime.counters().get("lock_aborts", 0) - aborts
+        if aborts:
+            batch.journal.count("lock_aborts", world.clock.now_ns(), aborts)
+        if batch.cell is not None:
+            world.runtime.measured()
     batch.close("timeout")
 
 

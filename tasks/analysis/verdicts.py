@@ -33,12 +33,29 @@ class BatchFacts:
     leftovers: int = 0
     foreign_changes: int = 0
     quiesced: bool = True
+    server_errors: int = 0
+    longest_outage_s: float = 0.0
+    api_answer_s: float | None = None
+    connections_lost: int = 0
+    clock_skew_s: float = 0.0
+    nodes_lost: tuple[str, ...] = ()
+    foreign_pods: int = 0
+    refused_requests: int = 0
+    clone_pace_s: float | None = None
+    one_clone_s: float | None = None
     other: tuple[tuple[str, str], ...] = ()
 
 
 def verdict(facts: BatchFacts, limits: Limits) -> tuple[str, list[str]]:
     """The verdict of a batch and its reasons, `code: detail`, codes as in DESIGN.md (Clocks, 6)."""
-    found = [*_vm_reasons(facts), *_observer_reasons(facts, limits), *_cluster_reasons(facts), *facts.other]
+    found = [
+        *_vm_reasons(facts),
+        *_observer_reasons(facts, limits),
+        *_api_reasons(facts, limits),
+        *_cluster_reasons(facts, limits),
+        *_stranger_reasons(facts, limits),
+        *facts.other,
+    ]
     grades = [_vm_grade(facts, limits), *(_grade(code) for code, _ in found if code != "vm_not_ok")]
     reasons = [f"{code}: {detail}" if detail else code for code, detail in found]
     return worst(grades), reasons
@@ -88,14 +105,47 @@ def _rate_missed(facts: BatchFacts, limits: Limits) -> bool:
     return achieved is None or achieved < facts.asked_rate_per_s * (1 - limits.rate_missed_share)
 
 
-def _cluster_reasons(facts: BatchFacts) -> Iterator[tuple[str, str]]:
-    if facts.clone_failures:
+def _api_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, str]]:
+    if facts.longest_outage_s > limits.api_unavailable_s:
+        yield (
+            "api_unavailable",
+            f"no answer for {facts.longest_outage_s:.1f} s (limit {limits.api_unavailable_s:g} s)",
+        )
+    if facts.api_answer_s is not None and facts.api_answer_s > limits.api_slow_s:
+        yield "api_slow", f"half of the answers took over {facts.api_answer_s:.2g} s"
+    if facts.server_errors > facts.requests * limits.server_errors_share:
+        yield "server_errors", f"{facts.server_errors:,} of {facts.requests:,} requests answered 5xx"
+    if facts.refused_requests:
+        yield "auth_expired", f"{facts.refused_requests:,} requests refused as not allowed (401, 403)"
+    if facts.connections_lost > limits.connections_lost:
+        yield "connection_lost", f"{facts.connections_lost:,} watch connections broke"
+
+
+def _cluster_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, str]]:
+    if len(facts.nodes_lost) > limits.nodes_lost:
+        yield "node_lost", _some(facts.nodes_lost)
+    if facts.clone_failures > limits.clones_failed:
         yield "clone_failed", f"{facts.clone_failures:,} of {facts.n:,}"
-    if facts.clone_fallbacks:
+    if facts.clone_fallbacks > limits.clones_copied:
         yield "clone_fallback", f"{facts.clone_fallbacks:,} of {facts.n:,} not cloned from the snapshot"
-    if facts.foreign_changes:
-        yield "foreign_change", f"{facts.foreign_changes:,} of our objects changed by somebody else"
-    if facts.leftovers:
+    pace_s, one_s = facts.clone_pace_s, facts.one_clone_s
+    if pace_s is not None and one_s is not None and pace_s > one_s * limits.slow_storage_ratio:
+        yield "slow_storage", f"{pace_s:.2g} s per clone; one alone took {one_s:.2g} s"
+    if facts.leftovers > limits.leftovers:
         yield "not_quiescent", f"{facts.leftovers:,} objects of the batch were left"
     if not facts.quiesced:
         yield "not_quiescent", "the cluster was not quiet within the limit"
+
+
+def _stranger_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, str]]:
+    if facts.foreign_changes > limits.foreign_changes:
+        yield "foreign_change", f"{facts.foreign_changes:,} of our objects changed by somebody else"
+    if facts.foreign_pods > limits.foreign_pods:
+        yield "foreign_load", f"{facts.foreign_pods:,} pods of others came or went"
+    if facts.clock_skew_s > limits.clock_skew_s:
+        yield "clock_skew", f"objects are dated {facts.clock_skew_s:.1f} s from this machine's clock"
+
+
+def _some(names: tuple[str, ...], shown: int = 3) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

@@ -71,6 +71,14 @@ class Machines:
             self._nodes[name] = SharedCapacity(self._clock, float(self._cpu), 1.0)
         return self._nodes[name]
 
+    def on_node(self, node: str) -> list[str]:
+        """VirtualMachines whose guests run on a node."""
+        return [vm for vm, machine in self._running.items() if machine.node == node]
+
+    async def burn(self, node: str, cpu_s: float) -> None:
+        """Somebody else's work on a node's CPU."""
+        await self._node(node).use(cpu_s)
+
     def power_off(self, vm: str) -> None:
         """The domain is gone."""
         self._running.pop(vm, None)

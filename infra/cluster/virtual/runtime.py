@@ -4,21 +4,22 @@ import asyncio
 import gc
 from collections.abc import Coroutine
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 
-from infra.cluster.kinds import kind_of
-from infra.cluster.port import Object, ref_of
-from infra.cluster.virtual.api import ApiServer, VirtualClient
+from infra.cluster.kinds import NODE, kind_of
+from infra.cluster.port import Cluster, Object, ref_of
+from infra.cluster.virtual.api import ApiServer
 from infra.cluster.virtual.assembly import add_controllers, add_operators, add_subresources, initial_objects
 from infra.cluster.virtual.control_plane import ControlPlane
-from infra.cluster.virtual.description import Description
+from infra.cluster.virtual.description import Description, Rate
 from infra.cluster.virtual.draws import Draws
-from infra.cluster.virtual.faults import FaultPlan, Faults
+from infra.cluster.virtual.faults import FaultPlan, Faults, Moment
 from infra.cluster.virtual.loop import new_loop
 from infra.cluster.virtual.platform_objects import platform_objects
 from infra.cluster.virtual.store import Store
+from infra.cluster.virtual.weather import ExposedClient, PatientClient, Weather, ready
 
 T = TypeVar("T")
 _LATEST: dict[bytes, dict[str, Any]] = {}
@@ -38,9 +39,20 @@ class VirtualCluster:
         self.server = ApiServer(self.loop, description, seed)
         self._draws = Draws(seed)
         self.plane = ControlPlane(
-            self.server.client, self.server.clock, description, self._draws, Faults(faults, self._draws)
+            self._client_of_controllers if faults.fault else self.server.client,
+            self.server.clock,
+            description,
+            self._draws,
+            Faults(faults, self._draws),
         )
-        self.client: VirtualClient = self.server.client()
+        self.client: Cluster = self.server.client()
+        self._weather: Weather | None = None
+        if faults.fault:
+            self._weather = Weather(self.server, self.plane, self._draws)
+            self.client = ExposedClient(self.server.client(), self._weather)
+
+    def _client_of_controllers(self, rate: Rate) -> Cluster:
+        return cast(Cluster, PatientClient(self.server.client(rate), lambda: self._weather))
 
     def open(self, state: bytes | None, background_pods: int = 0) -> None:
         """Start from a saved state, or from a fresh cluster, and let the controllers settle."""
@@ -59,6 +71,10 @@ class VirtualCluster:
                 ],
                 self.server.stamp(),
             )
+        if state and self._weather is not None:
+            # what a fault did to nodes ends with the process in which it did it
+            for _, node in self.server.store.objects(NODE):
+                ready(self.server, node, "True")
         self._runner.run(self._start())
 
     async def _start(self) -> None:
@@ -71,6 +87,20 @@ class VirtualCluster:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on virtual time; Ctrl-C cancels it."""
         return self._runner.run(coroutine)
+
+    def measures(self, stage: str, batch: int, attempt: int) -> None:
+        """A measured batch is released: what the fault plan has for it begins."""
+        if self._weather is not None:
+            self._weather.measures(Moment(stage, batch, attempt))
+
+    def measured(self) -> None:
+        """The measured batch is over."""
+        if self._weather is not None:
+            self._weather.measured()
+
+    def counters(self) -> dict[str, int]:
+        """What the cluster counts: restores that were aborted because the snapshot was locked."""
+        return {"lock_aborts": self.provisioner.lock.aborts}
 
     def state(self) -> bytes:
         """Everything a later opening needs, as JSON."""

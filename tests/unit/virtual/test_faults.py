@@ -18,7 +18,7 @@ def struck(fault: Fault, seed: int = 1, stage: str = "boot", batch: int = 100) -
     vms = [
         manifest(VM, meta={"labels": {**labels, "virtscale.io/index": str(index)}}) for index in range(batch)
     ]
-    return [index for index, vm in enumerate(vms) if faults.strikes(fault.kind, vm)]
+    return [index for index, vm in enumerate(vms) if faults.striking(fault.kind, vm)]
 
 
 def test_exactly_as_many_are_struck_and_every_run_the_same() -> None:
@@ -47,9 +47,9 @@ def test_nothing_of_other_people_is_struck() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[fault]]\nkind = 'explodes'\nvms = 1\nstage = 'boot'", "fault.0.kind"),
-        ("[[fault]]\nkind = 'never-boots'\nvms = 0\nstage = 'boot'", "fault.0.vms"),
-        ("[[fault]]\nkind = 'never-boots'\nvms = 1\nstage = 'boot'\nhow = 1", "fault.0.how"),
+        ("[[fault]]\nkind = 'explodes'\nvms = 1\nstage = 'boot'", "fault 1: kind is"),
+        ("[[fault]]\nkind = 'never-boots'\nvms = 0\nstage = 'boot'", "fault 1: vms is 0"),
+        ("[[fault]]\nkind = 'never-boots'\nvms = 1\nstage = 'boot'\nhow = 1", "fault 1: how is not a key"),
         ("[[fault]\n", "line 1"),
     ],
 )

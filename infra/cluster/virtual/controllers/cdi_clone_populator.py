@@ -10,6 +10,7 @@ from infra.errors import NotFound
 
 FINALIZER = "cdi.kubevirt.io/clonePopulator"
 OWNED_BY = "cdi.kubevirt.io/OwnedByUID"
+FALLBACK = "cdi.kubevirt.io/cloneFallbackReason"
 TARGET = "virtual.virtscale.io/target"
 
 
@@ -117,6 +118,9 @@ class ClonePopulator:
 
     async def _annotate(self, key: Key, phase: str, more: Object) -> None:
         annotations = {CLONE_PHASE: phase, CLONE_TYPE: "snapshot"}
+        claim = self._claims.get(key)
+        if claim is not None and self._plane.faults.strikes("clone-fallback", claim):
+            annotations |= {CLONE_TYPE: "copy", FALLBACK: "injected by the fault plan"}
         change = {"metadata": {"annotations": annotations, **more}}
         self._claims.wrote(await self._api.patch(Ref(PVC, *key), change))
 

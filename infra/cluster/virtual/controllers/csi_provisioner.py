@@ -58,12 +58,24 @@ class Provisioner:
         if source.get("kind") == "VolumeSnapshot":
             name = claim["metadata"].get("annotations", {}).get("virtual.virtscale.io/draw", key[1])
             service = self._plane.draws.around_s(csi.restore_s, csi.restore_spread, "restore", name)
+            service *= self._plane.faults.slowness
+            if await self._copied(claim):
+                return
             if csi.restore_lock:
                 done = self.lock.reserve(f"{key[0]}/{source['name']}", clock.now_ns(), service)
                 await clock.sleep((done - clock.now_ns()) / 1e9)
             else:
                 await clock.sleep(service)
         await clock.sleep(csi.unlocked_s)
+
+    async def _copied(self, claim: Object) -> bool:
+        """A clone that fell back to a host-assisted copy restores no snapshot."""
+        if not self._plane.faults.plan.fault:
+            return False
+        fault = self._plane.faults.striking("clone-fallback", claim)
+        if fault is not None:
+            await self._plane.clock.sleep(fault.copy_s)
+        return fault is not None
 
     def _volume(self, claim: Object) -> Object:
         meta, spec = claim["metadata"], claim["spec"]

@@ -70,6 +70,8 @@ class Kubelets:
             await self._plane.clock.sleep(
                 self._plane.draws.around_s(kubelet.start_s, kubelet.start_spread, "pod start", name)
             )
+            if self._plane.faults.lost:
+                await self._plane.faults.reach(node)
         conditions = [
             {"type": kind, "status": "True"}
             for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
@@ -91,5 +93,7 @@ class Kubelets:
     async def _stop(self, pod: Object) -> None:
         meta, node = pod["metadata"], pod["spec"]["nodeName"]
         await self._plane.clock.sleep(self._plane.description.virt.domain_stop_s + self._kubelet.stop_s)
+        if self._plane.faults.lost:
+            await self._plane.faults.reach(node)
         ref = Ref(POD, meta["namespace"], meta["name"])
         await self._client(node).delete(ref, uid=meta["uid"], grace_s=0)

@@ -48,6 +48,8 @@ class Handlers:
         await self._plane.clock.sleep(
             draws.around_s(virt.domain_start_s, virt.domain_spread, "domain start", name)
         )
+        if self._plane.faults.lost:
+            await self._plane.faults.reach(node)
         boots = not self._plane.faults.strikes("never-boots", vmi)
         self._plane.machines.power_on(name, _disk(key, vmi), node, boots=boots)
         # an address of the documentation range would not do for 6,000: one of 10.128.0.0/9, by uid
@@ -62,6 +64,8 @@ class Handlers:
     async def _stop(self, key: Key, vmi: Object) -> None:
         uid, node = vmi["metadata"]["uid"], vmi["status"]["nodeName"]
         await self._plane.clock.sleep(self._virt.domain_stop_s)
+        if self._plane.faults.lost:
+            await self._plane.faults.reach(node)
         self._plane.machines.power_off(key[1])
         phase = "Succeeded" if vmi["status"]["phase"] == "Running" else "Failed"
         kept = [c for c in vmi["status"].get("conditions") or () if c["type"] != "Ready"]
