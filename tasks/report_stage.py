@@ -37,7 +37,7 @@ def measured_tables(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
 
 
 def judged(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Everything that has a verdict: stage, batch (of io the cell and its phase, of latency the segment), verdict, reasons."""
+    """What has a verdict: stage, batch (of io cell and phase, of latency the segment), verdict, reasons."""
     cell = pl.format("{}-{}-{} {}", "vms", "block_kib", "pattern", "phase")
     cells = frames["io_cells"].select(pl.lit("io").alias("stage"), cell.alias("batch"), "verdict", "reasons")
     batches = frames["batches"].select("stage", pl.col("batch").cast(pl.String), "verdict", "reasons")

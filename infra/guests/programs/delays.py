@@ -16,7 +16,9 @@ from infra.cluster.virtual.realtime import Latency
 
 STEP_US = 0.25
 """Resolution of the sum; results are bins of whole microseconds, as the tools count them."""
-LONGEST_US = 400
+LONGEST_US = 2000
+"""What is longer counts as this long: twice where the tools' histograms end."""
+IMPOSSIBLE = 1e-18
 FEW = 40.0
 """Below this mean a count is drawn exactly (Poisson), above by its normal limit."""
 NEVER = 1e-9
@@ -33,7 +35,7 @@ Histogram = dict[int, int]
 def lognormal(median_us: float, spread: float) -> Shares:
     """Probability of each step."""
     below = [_below(step * STEP_US, median_us, spread) for step in range(_STEPS + 1)]
-    return [high - low for low, high in pairwise(below)]
+    return [*(high - low for low, high in pairwise(below[:-1])), 1.0 - below[-2]]
 
 
 def _below(value_us: float, median_us: float, spread: float) -> float:
@@ -61,12 +63,11 @@ def rest_of_stall(model: Latency) -> Shares:
 def summed(first: Shares, second: Shares) -> Shares:
     """The distribution of the sum of two independent delays."""
     found = [0.0] * _STEPS
-    parts = [(j, q) for j, q in enumerate(second) if q > 1e-18]
+    parts = [(j, q) for j, q in enumerate(second) if q > IMPOSSIBLE]
     for i, p in enumerate(first):
-        if p > 1e-18:
+        if p > IMPOSSIBLE:
             for j, q in parts:
-                if i + j < _STEPS:
-                    found[i + j] += p * q
+                found[min(i + j, _STEPS - 1)] += p * q
     return found
 
 
@@ -76,9 +77,11 @@ def noise(model: Latency, *, noisy: bool) -> Shares:
 
 
 def by_microsecond(shares: Shares) -> list[float]:
-    """The same by whole microsecond, as the tools cut it off."""
+    """The same by whole microsecond, as the tools cut it off, up to the last one that can come."""
     per_us = round(1 / STEP_US)
-    return [sum(shares[i : i + per_us]) for i in range(0, _STEPS, per_us)]
+    whole = [sum(shares[i : i + per_us]) for i in range(0, _STEPS, per_us)]
+    last = max(i for i, share in enumerate(whole) if share > IMPOSSIBLE)
+    return whole[: last + 1]
 
 
 def drawn(draws: Draws, name: str, samples: int, shares: Sequence[float]) -> Histogram:
