@@ -56,6 +56,7 @@ class S3Store:
     """An `infra.results.port.ObjectStore` whose keys are objects below a prefix of a bucket."""
 
     parallel = 8
+    page_keys = 1000
 
     def __init__(self, address: Address, settings: S3Settings) -> None:
         self.bucket, self.prefix = address
@@ -189,7 +190,8 @@ class S3Store:
     def _page(self, prefix: str, token: dict[str, Any]) -> dict[str, Any]:
         self._count("LIST")
         name = self.prefix + prefix
-        page: dict[str, Any] = self._client.list_objects_v2(Bucket=self.bucket, Prefix=name, **token)
+        asked = {"MaxKeys": self.page_keys, **token}
+        page: dict[str, Any] = self._client.list_objects_v2(Bucket=self.bucket, Prefix=name, **asked)
         return page
 
     def _put(self, key: str, body: bytes, condition: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ def parse_address(text: str) -> Address:
         raise StoreError(f"{where}: names of buckets are lower-case; did you mean s3://{bucket.lower()}?")
     if not _BUCKET.fullmatch(bucket):
         raise StoreError(
-            f"{where}: {bucket} is no name of a bucket; use 3 to 63 lower-case letters, digits, dots, dashes"
+            f"{where}: {bucket} is no name of a bucket; use lower-case letters, digits, dots, dashes"
         )
     parts = prefix.strip("/").split("/") if prefix.strip("/") else []
     if any(part in {"", ".", ".."} for part in parts):
@@ -71,19 +71,26 @@ def connect(settings: S3Settings) -> Any:
         raise StoreError(f"VIRTSCALE_S3_CA_BUNDLE={settings.ca_bundle}: there is no such file; correct it")
     try:
         session = _session(settings)
-        return session.client(
+        client = session.client(
             "s3",
             endpoint_url=settings.endpoint or None,
             region_name=settings.region or session.region_name or _DEFAULT_REGION,
             verify=settings.ca_bundle or None,
             config=_config(settings),
         )
+        client.meta.events.register("before-call.s3", _stay_in_region)
+        return client
     except FAILURES as error:
         raise refusal(error, place) from error
     except ValueError as error:
         raise StoreError(
             f"{error}; write http://HOST:PORT or https://HOST in VIRTSCALE_S3_ENDPOINT"
         ) from error
+
+
+def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
+    """Botocore follows redirects for ever where a server redirects everything."""
+    context.setdefault("s3_redirect", {})["redirected"] = True
 
 
 def credentials(settings: S3Settings) -> dict[str, str]:

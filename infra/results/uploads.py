@@ -96,6 +96,7 @@ class UploadingStore:
         self._may_return = True
         self._lost = ""
         self._closing = False
+        self._claimed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="uploads", daemon=True)
         self._pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="upload")
@@ -163,7 +164,8 @@ class UploadingStore:
     def delete(self, key: str) -> None:
         """Remove, in a while; no error when it is gone already."""
         with self._changed:
-            self._forget(key)
+            # Its body may still have to be sent before it is deleted.
+            self._at_hand.discard(key)
             for listed in self._listed.values():
                 listed.discard(key)
             self._enqueue("delete", key)
@@ -322,6 +324,9 @@ class UploadingStore:
                 if write.decides:
                     return group or [write]
                 group.append(write)
+                if not self._claimed:
+                    # Alone: of two processes with the same attempt, the one whose first part wins goes on.
+                    return group
             return group
 
     def _rest(self, error: StoreError, pause_s: float, began_s: float) -> None:
@@ -334,7 +339,7 @@ class UploadingStore:
 
     def _took(self, group: list[Write], answers: list[bool]) -> None:
         with self._changed:
-            self._away = ""
+            self._away, self._claimed = "", not group[-1].decides
             for write, won in zip(group, answers, strict=True):
                 write.done, write.won = True, won
                 if not won and not (write.decides and self._waiters):
@@ -342,6 +347,8 @@ class UploadingStore:
                 else:
                     self._outbox.sent(write)
                     self._queue.remove(write)
+                if write.kind == "delete" and write.key not in self._at_hand:
+                    self._outbox.drop(write.key)
             self._changed.notify_all()
 
     def _timed(self, write: Write) -> bool:

@@ -3,9 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 
@@ -33,51 +31,6 @@ def ordinary_user() -> Iterator[Path]:
             os.seteuid(0)
 
 
-def test_an_object_reads_back_as_it_was_written_last(store: FolderStore) -> None:
-    store.put("a/b.json", b"old")
-    store.put("a/b.json", b"new")
-    assert store.get("a/b.json") == b"new"
-
-
-def test_what_is_not_there_is_none_and_may_be_deleted(store: FolderStore) -> None:
-    store.put("a", b"")
-    assert [store.get(key) for key in ("b", "c/d", "a/b")] == [None, None, None]
-    for key in ("b", "c/d", "a/b"):
-        store.delete(key)
-
-
-def test_put_new_leaves_the_first_one_alone(store: FolderStore) -> None:
-    assert [store.put_new("k", body) for body in (b"first", b"second")] == [True, False]
-    assert store.get("k") == b"first"
-
-
-def test_of_two_writers_racing_for_a_key_exactly_one_wins_200_times(store: FolderStore) -> None:
-    barrier = Barrier(2, timeout=30)
-
-    def write(who: bytes) -> list[bool]:
-        return [barrier.wait() >= 0 and store.put_new(f"_commits/r/{i}.json", who) for i in range(200)]
-
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(write, [b"first", b"second"])
-    assert [a + b for a, b in zip(first, second, strict=True)] == [1] * 200
-    assert [store.get(f"_commits/r/{i}.json") == b"first" for i in range(200)] == first
-
-
-def test_keys_are_sorted_and_start_with_the_prefix_whatever_it_cuts(store: FolderStore) -> None:
-    for key in ("t/run_id=r/deploy-2-1", "t/run_id=r/deploy-10-1", "t/run_id=rr/x", "u/v", "top"):
-        store.put(key, b"")
-    assert store.keys("t/run_id=r/deploy-") == ["t/run_id=r/deploy-10-1", "t/run_id=r/deploy-2-1"]
-    assert store.keys("t/run_id=r") == [*store.keys("t/run_id=r/"), "t/run_id=rr/x"]
-    assert store.keys("") == [
-        "t/run_id=r/deploy-10-1",
-        "t/run_id=r/deploy-2-1",
-        "t/run_id=rr/x",
-        "top",
-        "u/v",
-    ]
-    assert store.keys("nothing/here") == []
-
-
 def test_what_a_killed_write_left_is_no_key(store: FolderStore) -> None:
     (store.root / "a").mkdir()
     (store.root / "a" / ".b.json.0123.tmp").write_bytes(b"half")
@@ -89,12 +42,6 @@ def test_a_write_leaves_nothing_but_the_object(store: FolderStore) -> None:
     store.put_new("a/b", b"2")
     assert [path.name for path in (store.root / "a").iterdir()] == ["b"]
     assert [path.name for path in store.root.iterdir()] == ["a"]
-
-
-def test_a_key_cannot_lead_out_of_the_store(store: FolderStore) -> None:
-    for key in ("../x", "a/../../x", "/etc/passwd"):
-        with pytest.raises(ValueError, match="leads out of the store"):
-            store.put(key, b"")
 
 
 def test_only_the_owner_reads_the_ledger(store: FolderStore) -> None:
@@ -161,11 +108,7 @@ def test_a_foreign_file_in_the_place_of_a_table_is_named(store: FolderStore) -> 
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        (
-            "s3://bucket/prefix",
-            "store s3://bucket/prefix: s3:// comes with “Results in S3”, not yet; name a folder",
-        ),
-        ("gs://bucket", "store gs://bucket: gs:// is not supported; name a folder"),
+        ("gs://bucket", "store gs://bucket: gs:// is not supported; name a folder or s3://BUCKET/PREFIX"),
         (" ", "store: no folder is named; give --store FOLDER"),
     ],
 )

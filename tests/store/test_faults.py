@@ -1,0 +1,286 @@
+"""What becomes of writes when answers are lost, and when the store is away or refuses."""
+
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from infra.errors import InUse, StageError, StoreAway, StoreError
+from infra.results import s3, uploads
+from infra.results.commits import run_folders
+from infra.results.open import open_store, spool_folder
+from infra.results.run_results import open_results
+from infra.results.s3 import S3Store
+from infra.results.uploads import upload_cost, uploading, waiting_writes
+from infra.testbed import pki
+from tasks.records import TABLES
+from tests.store.fault_proxy import HANG, LOSE, PASS, RESET, Answer, Fault, Proxy, always, first, proxy_to
+from tests.unit.results.rows import CELL, deploys, read
+
+AWAY = Answer(503, "SlowDown")
+FOLDERS = run_folders("r", TABLES)
+
+
+@pytest.fixture(scope="module")
+def broken_way(moto_server: str) -> Iterator[Proxy]:
+    """One for all tests: each new address would cost a client."""
+    with proxy_to(moto_server) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(broken_way: Proxy, moto_bucket: str, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """Everything goes through it, unbroken at first."""
+    broken_way.plan = always(PASS)
+    broken_way.drop.clear()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", broken_way.address)
+    monkeypatch.setenv("VIRTSCALE_S3_TIMEOUT_S", "1")
+    monkeypatch.setenv("VIRTSCALE_S3_AWAY_S", "3")
+    monkeypatch.setattr(s3, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(uploads, "FIRST_PAUSE_S", 0.05)
+    return broken_way
+
+
+@pytest.fixture
+def store(proxy: Proxy, moto_bucket: str) -> S3Store:
+    opened = open_store(f"s3://{moto_bucket}/p")
+    assert isinstance(opened, S3Store)
+    return opened
+
+
+@pytest.mark.parametrize(
+    "faults", [[LOSE], [LOSE, LOSE], [RESET], [AWAY, RESET, LOSE], [Answer(409, "Conflict")]]
+)
+def test_a_conditional_write_whose_answer_was_lost_is_known_by_its_mark(
+    store: S3Store, proxy: Proxy, faults: list[Fault]
+) -> None:
+    proxy.plan = first(faults)
+    assert store.put_new("k", b"mine") is True
+    assert store.put_new("k", b"mine") is False
+    assert store.get("k") == b"mine"
+    assert store.traffic.resent == len(faults)
+
+
+def test_a_write_of_another_is_not_taken_for_ours(store: S3Store, proxy: Proxy, moto_bucket: str) -> None:
+    open_store(f"s3://{moto_bucket}/p").put_new("k", b"same bytes")
+    proxy.plan = first([LOSE])
+    assert store.put_new("k", b"same bytes") is False
+
+
+def test_reads_and_deletes_are_sent_again(store: S3Store, proxy: Proxy) -> None:
+    store.put("k", b"body")
+    proxy.plan = first([LOSE, AWAY], "GET")
+    assert store.get("k") == b"body"
+    proxy.plan = first([LOSE, AWAY], "DELETE")
+    store.delete("k")
+    assert store.keys("") == []
+
+
+def test_a_store_that_does_not_come_back_is_away(store: S3Store, proxy: Proxy) -> None:
+    proxy.plan = always(AWAY)
+    with pytest.raises(
+        StoreAway, match=r"^store s3://\S+: http://\S+ answers 503 SlowDown; start it, or correct"
+    ):
+        store.get("k")
+
+
+def test_a_store_that_does_not_answer_in_time_is_away(store: S3Store, proxy: Proxy) -> None:
+    proxy.plan = always(HANG)
+    store.hurry(True)
+    with pytest.raises(
+        StoreAway, match=r"does not answer in time; start it, or correct VIRTSCALE_S3_ENDPOINT"
+    ):
+        store.get("k")
+
+
+def test_a_store_that_ignores_conditions_is_refused(proxy: Proxy, moto_bucket: str) -> None:
+    proxy.drop.add("if-none-match")
+    with pytest.raises(
+        StoreError, match=r"ignores `If-None-Match: \*` on PUT, so two writers would overwrite"
+    ):
+        open_store(f"s3://{moto_bucket}/other")
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Answer(403, "AccessDenied"), "access denied; these credentials need s3:ListBucket"),
+        (Answer(403, "RequestTimeTooSkewed"), "clock differs from the store's by too much; set it right"),
+        (Answer(403, "InvalidAccessKeyId"), "does not know this access key; correct AWS_ACCESS_KEY_ID"),
+        (Answer(403, "SignatureDoesNotMatch"), "the secret key is not that of this access key"),
+        (Answer(400, "ExpiredToken"), "these credentials have expired; get new ones"),
+        (Answer(301, "PermanentRedirect"), "the bucket is in another region; name it in VIRTSCALE_S3_REGION"),
+        (Answer(404, "NoSuchBucket"), "there is no bucket bucket-[0-9a-f]+ at http://.*; make it, or name"),
+        (Answer(404, "Whatever"), "refuses: Whatever as told"),
+        (Answer(405, "MethodNotAllowed"), "is no S3 store; correct VIRTSCALE_S3_ENDPOINT"),
+    ],
+)
+def test_what_a_store_refuses_is_one_line_with_what_to_do(
+    proxy: Proxy, moto_bucket: str, answer: Answer, says: str
+) -> None:
+    proxy.plan = always(answer)
+    with pytest.raises(StoreError, match=f"^store s3://{moto_bucket}/x: .*{says}") as refusal:
+        open_store(f"s3://{moto_bucket}/x")
+    assert not isinstance(refusal.value, StoreAway)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("s3://", "store s3://: no bucket is named; write s3://BUCKET or s3://BUCKET/PREFIX"),
+        ("s3:///prefix", "store s3:///prefix: no bucket is named; write s3://BUCKET or s3://BUCKET/PREFIX"),
+        ("s3://Lab/x", "store s3://Lab/x: names of buckets are lower-case; did you mean s3://lab?"),
+        (
+            "s3://lab/../x",
+            "store s3://lab/../x: a prefix has no empty part, no . and no ..; write s3://lab/a/b",
+        ),
+        (
+            "s3://lab/a//b",
+            "store s3://lab/a//b: a prefix has no empty part, no . and no ..; write s3://lab/a/b",
+        ),
+        (
+            "s3://key:secret@lab",
+            "store s3://: credentials are no part of an address; set AWS_ACCESS_KEY_ID and the like",
+        ),
+        (
+            "s3://a_b",
+            "store s3://a_b: a_b is no name of a bucket; use lower-case letters, digits, dots, dashes",
+        ),
+    ],
+)
+def test_an_address_that_is_none_is_refused_in_one_line(address: str, says: str) -> None:
+    with pytest.raises(StoreError) as refusal:
+        open_store(address)
+    assert str(refusal.value) == says
+
+
+def test_missing_credentials_are_one_line(moto_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(
+        StoreError, match=r"no usable credentials \(Unable to locate credentials\); set AWS_ACCESS"
+    ):
+        open_store(f"s3://{moto_bucket}/x")
+
+
+def test_nobody_at_the_endpoint_is_one_line(moto_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIRTSCALE_S3_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(s3, "FIRST_PAUSE_S", 0.001)
+    with pytest.raises(
+        StoreAway, match=r"http://127.0.0.1:9 cannot be reached; start it, or correct VIRTSCALE_S3_E"
+    ):
+        open_store(f"s3://{moto_bucket}/x")
+
+
+def test_an_endpoint_that_is_no_address_is_one_line(
+    moto_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTSCALE_S3_ENDPOINT", "localhost:9")
+    with pytest.raises(StoreError, match=r"write http://HOST:PORT or https://HOST in VIRTSCALE_S3_ENDPOINT$"):
+        open_store(f"s3://{moto_bucket}/x")
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[str]:
+    """A server whose certificate nobody knows."""
+    pki.ensure(tmp_path / "pki")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pki/apiserver.crt", tmp_path / "pki/apiserver.key")
+    server = HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_certificate_that_cannot_be_verified_is_one_line(
+    tls_server: str, moto_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTSCALE_S3_ENDPOINT", tls_server)
+    with pytest.raises(
+        StoreError, match=r"cannot be verified \(.*\); name its CA in VIRTSCALE_S3_CA_BUNDLE$"
+    ):
+        open_store(f"s3://{moto_bucket}/x")
+
+
+def test_a_store_that_goes_away_takes_what_was_committed_when_it_is_back(
+    store: S3Store, proxy: Proxy, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    with uploading(store, "r", FOLDERS, told.append) as uploads_:
+        results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
+        proxy.plan = always(AWAY)
+        for _ in range(3):
+            attempt = results.begin(CELL)
+            attempt.add("vm_deploys", deploys(3))
+            attempt.commit({}, state=b"state")
+        assert read(uploads_)["attempt"].to_list() == [3] * 3
+        assert waiting_writes(uploads_, "r") > 0
+        threading.Timer(0.3, setattr, [proxy, "plan", always(PASS)]).start()
+    assert read(store)["attempt"].to_list() == [3] * 3
+    assert len(told) == 1
+    assert waiting_writes(store, "r") == 0
+    cost = upload_cost(uploads_)
+    assert cost is not None
+    assert cost["away_s"] > 0
+
+
+def test_a_store_that_stays_away_gets_everything_from_the_next_process(
+    store: S3Store, proxy: Proxy, tmp_path: Path
+) -> None:
+    def commit() -> None:
+        with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
+            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
+            proxy.plan = always(AWAY)
+            attempt = results.begin(CELL)
+            attempt.add("vm_deploys", deploys(3))
+            attempt.commit({})
+
+    with pytest.raises(
+        StageError, match=r"nothing is lost, go on with the same --run-id when the store answers$"
+    ):
+        commit()
+    assert waiting_writes(store, "r") > 0
+    proxy.plan = always(PASS)
+    assert read(store).is_empty()
+    with uploading(store, "r", FOLDERS, lambda line: None):
+        assert read(store)["attempt"].to_list() == [1] * 3
+    assert not list(spool_folder(store, "r").glob("outbox*"))
+
+
+def test_what_another_process_committed_meanwhile_is_not_overwritten(
+    store: S3Store, proxy: Proxy, tmp_path: Path
+) -> None:
+    def lose() -> None:
+        with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
+            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
+            attempt = results.begin(CELL)
+            attempt.add("vm_deploys", deploys(3))
+            proxy.plan = always(AWAY)
+            attempt.commit({})
+
+    with pytest.raises(StageError):
+        lose()
+    proxy.plan = always(PASS)
+    other = open_results(store, "r", "virtual", TABLES, tmp_path / "other").begin(CELL)
+    other.add("vm_deploys", deploys(2))
+    other.commit({})
+    with (
+        pytest.raises(
+            InUse, match=r"another process has committed it, .* is set aside .*; start this run again$"
+        ),
+        uploading(store, "r", FOLDERS, lambda line: None),
+    ):
+        pass
+    assert len(read(store)) == 2
+    with uploading(store, "r", FOLDERS, lambda line: None):
+        pass
