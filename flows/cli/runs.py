@@ -10,7 +10,7 @@ import click
 from flows.cli.options import json_option, store_option, yes_option
 from flows.cli.text import table
 from infra.errors import ProfileError, StoreError
-from infra.results.lock import only_process
+from infra.results.lock import is_at_work, only_process
 from infra.results.manifest import check_run_id, read_manifest, read_manifests
 from infra.results.open import open_store
 from infra.results.port import ObjectStore
@@ -31,7 +31,10 @@ def runs(context: click.Context, *, store: str, as_json: bool) -> None:
         return
     opened = open_store(store, writable=False)
     found = read_manifests(opened, lambda line: click.echo(line, err=True)).values()
-    lines = [line_of(each) for each in sorted(found, key=lambda each: each["started_at"])]
+    lines = [
+        line_of(each, is_at_work(opened, each["run_id"]))
+        for each in sorted(found, key=lambda each: each["started_at"])
+    ]
     for line in lines:
         if waiting := waiting_writes(opened, str(line["run"])):
             line["state"] = f"{line['state']}, {waiting} writes kept on this machine"
@@ -97,7 +100,7 @@ def ask(run_id: str, address: str) -> None:
     click.confirm(f"Delete all results of {run_id} from {address}?", abort=True)
 
 
-def line_of(manifest: Mapping[str, Any]) -> dict[str, str | None]:
+def line_of(manifest: Mapping[str, Any], at_work: bool) -> dict[str, str | None]:
     """What the list says of a run; an unfinished one goes on with `run --run-id`."""
     return {
         "run": manifest["run_id"],
@@ -105,11 +108,13 @@ def line_of(manifest: Mapping[str, Any]) -> dict[str, str | None]:
         "cluster": manifest["cluster"],
         "started": manifest["started_at"][:16].replace("T", " "),
         "verdict": manifest["verdict"],
-        "state": state_of(manifest),
+        "state": "running" if at_work else state_of(manifest),
     }
 
 
 def state_of(manifest: Mapping[str, Any]) -> str:
-    """Finished or unfinished, and whether objects may be left on the cluster."""
+    """Finished, refused or unfinished, and whether objects may be left on the cluster."""
     state = "finished" if manifest["finished_at"] else "unfinished, goes on with --run-id"
+    if manifest.get("refused"):
+        state = "refused"
     return f"{state}, objects left" if manifest["objects_left"] else state

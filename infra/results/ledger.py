@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from infra.results.manifest import OBJECTS
 from infra.results.port import Commit, ObjectName, ObjectStore
 from infra.results.read import read_part
 from infra.results.spool import read_spool
 
-TABLE = "objects"
 COLUMNS = ["kind", "namespace", "name", "uid"]
 
 
@@ -31,11 +31,11 @@ def read_ledger(store: ObjectStore, commits: Iterable[Commit], spool_dir: Path) 
 def _spooled(spool_dir: Path) -> Iterator[dict[str, Any]]:
     for path in sorted([*spool_dir.glob("*.spool"), *spool_dir.glob("*.lost")]):
         for table, rows in read_spool(path):
-            if table == TABLE:
+            if table == OBJECTS:
                 yield from rows
 
 
 def _committed(store: ObjectStore, commits: Iterable[Commit]) -> Iterator[dict[str, Any]]:
     for commit in commits:
-        for part in commit.parts.get(TABLE, []):
+        for part in commit.parts.get(OBJECTS, []):
             yield from read_part(store, part).select(COLUMNS).to_pylist()

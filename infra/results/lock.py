@@ -1,12 +1,16 @@
 """One process at a time is at work on a run: what measures is never cleaned by another."""
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from infra.errors import InUse
 from infra.results.open import spool_folder
 from infra.results.port import ObjectStore
+
+ATTEMPTS, PAUSE_S = 3, 0.05
 
 
 @contextmanager
@@ -21,8 +25,32 @@ def only_process(store: ObjectStore, run_id: str) -> Iterator[None]:
     folder = spool_folder(store, run_id)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "run.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InUse(f"run {run_id}: another process is at work on it; wait for it or stop it") from error
+        if not _locked(file):
+            raise InUse(f"run {run_id}: another process is at work on it; wait for it or stop it")
         yield
+
+
+def is_at_work(store: ObjectStore, run_id: str) -> bool:
+    """Whether a process of this machine holds the run now."""
+    try:
+        with (spool_folder(store, run_id) / "run.lock").open() as file:
+            return not _flocked(file, fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def _locked(file: IO[str]) -> bool:
+    """Take the lock; whoever only looks whether it is held lets go at once."""
+    for attempt in range(ATTEMPTS):
+        if _flocked(file, fcntl.LOCK_EX):
+            return True
+        time.sleep(PAUSE_S if attempt < ATTEMPTS - 1 else 0)
+    return False
+
+
+def _flocked(file: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

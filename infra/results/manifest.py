@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from infra.errors import ProfileError, StoreError
+from infra.results.commits import read_commits
 from infra.results.fetch import fetch
 from infra.results.port import ObjectStore
 
@@ -16,6 +17,8 @@ SCHEMA = 1
 """The version of manifests that this version writes; it reads older ones, too."""
 _FOLDER = "_manifests/"
 _ABSENT = object()
+OBJECTS = "objects"
+"""The table of what a run set out to create."""
 
 
 def check_run_id(run_id: str) -> str:
@@ -59,17 +62,17 @@ def read_manifest(store: ObjectStore, run_id: str) -> dict[str, Any] | None:
 def read_manifests(
     store: ObjectStore, tell: Callable[[str], None] = lambda line: None
 ) -> dict[str, dict[str, Any]]:
-    """All runs of the store: run id to manifest, by run id; files that are no manifests are passed over.
+    """All runs of the store: run id to manifest, by run id.
 
-    So are manifests of a newer version; `tell` gets a line for each.
+    Damaged ones, those of a newer version and other files are passed over; `tell` gets a line for each.
     """
     found: dict[str, dict[str, Any]] = {}
     for key, body in fetch(store, [key for key in store.keys(_FOLDER) if key.endswith(".json")]):
         manifest = None if body is None else _parsed(body)
         run_id = key.removeprefix(_FOLDER).removesuffix(".json")
         if manifest is None or manifest.get("run_id") != run_id:
-            continue
-        if _is_newer(manifest):
+            tell(f"{store.address(key)} is not shown: a damaged manifest, or none")
+        elif _is_newer(manifest):
             tell(f"run {run_id} is not shown: {_newer_text(manifest)}")
         else:
             found[run_id] = manifest
@@ -112,10 +115,16 @@ def nonce_of(store: ObjectStore, run_id: str) -> str:
     """The run's secret nonce, made and kept in the store at the first call.
 
     Raises:
-        StoreError: what is kept there is damaged, or the store refuses.
+        StoreError: what is kept there is damaged or gone although the run created objects, or the store
+            refuses.
     """
     key = f"_ledger/{check_run_id(run_id)}.json"
     body = store.get(key)
+    if body is None and any(commit.parts.get(OBJECTS) for commit in read_commits(store, run_id)):
+        raise StoreError(
+            f"store {store.address(key)}: the run's ledger is gone; put back a copy of it: "
+            "without it what the run created cannot be told from other objects"
+        )
     if body is None:
         store.put_new(key, orjson.dumps({"nonce": new_nonce()}))
         body = store.get(key)

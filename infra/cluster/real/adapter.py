@@ -11,9 +11,8 @@ import orjson
 from infra import settings
 from infra.cluster.port import Object, ObjectList, Ref, Scope, WatchBatch, WatchEvent
 from infra.cluster.real import requests
-from infra.cluster.real.login import log_in
 from infra.cluster.real.refusals import NO_ANSWER, refusal
-from infra.cluster.real.session import Session
+from infra.cluster.real.session import Session, log_in
 from infra.errors import ClusterError, Unavailable, Unreachable
 
 

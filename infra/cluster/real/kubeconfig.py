@@ -19,8 +19,12 @@ from infra.cluster.real.login import Login
 from infra.errors import Unreachable
 
 
-async def read_context(context: str, kubeconfig: str) -> Login:
-    """The login of `context`; see `infra.cluster.real.login.log_in`."""
+async def log_in(context: str, kubeconfig: str) -> Login:
+    """Read `context` from `kubeconfig` (one path or several, as in KUBECONFIG), running its login plugin.
+
+    Raises:
+        Unreachable: no such file or context, or it cannot be used; the message names what there is.
+    """
     user = _user(context, kubeconfig)
     configuration = Configuration()
     try:

@@ -1,4 +1,4 @@
-"""Who we are and where the API server is."""
+"""Who we are and where the API server is; `kubeconfig.log_in` finds it out."""
 
 import ssl
 from dataclasses import dataclass
@@ -18,15 +18,3 @@ class Login:
     server_name: str | None
     proxy: str | None
     authorization: str
-
-
-async def log_in(context: str, kubeconfig: str) -> Login:
-    """Read `context` from `kubeconfig` (one path or several, as in KUBECONFIG), running its login plugin.
-
-    Raises:
-        Unreachable: no such file or context, or it cannot be used; the message names what there is.
-    """
-    # Deferred: the official client costs half a second to import, which a virtual cluster need not pay.
-    from infra.cluster.real.kubeconfig import read_context
-
-    return await read_context(context, kubeconfig)

@@ -10,7 +10,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from infra.cluster.real.login import Login, log_in
+from infra.cluster.real.login import Login
 from infra.cluster.real.refusals import NO_ANSWER, refusal, silence
 from infra.cluster.real.requests import WATCH_S, Request
 from infra.errors import ClusterError
@@ -25,6 +25,14 @@ KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=ANSWER_S)
 WATCH_TIMEOUT = aiohttp.ClientTimeout(total=WATCH_S + WATCH_GRACE_S, sock_connect=CONNECT_S)
+
+
+async def log_in(context: str, kubeconfig: str) -> Login:
+    """The login of a context; see `infra.cluster.real.kubeconfig.log_in`."""
+    # Deferred: the official client costs half a second to import, which a virtual cluster need not pay.
+    from infra.cluster.real import kubeconfig as reader
+
+    return await reader.log_in(context, kubeconfig)
 
 
 class Session:

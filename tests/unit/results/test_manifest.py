@@ -6,6 +6,7 @@ import pytest
 
 from infra.errors import ProfileError, StoreError
 from infra.results.folder import FolderStore
+from infra.results.lock import is_at_work, only_process
 from infra.results.manifest import (
     check_run_id,
     check_same_profile,
@@ -15,6 +16,8 @@ from infra.results.manifest import (
     read_manifests,
     write_manifest,
 )
+from infra.results.run_results import RunResults
+from tests.unit.results.rows import CELL
 
 
 def test_a_manifest_reads_back_with_its_run_id(store: FolderStore) -> None:
@@ -35,7 +38,12 @@ def test_runs_are_listed_and_foreign_files_passed_over(store: FolderStore) -> No
     }.items():
         store.put(f"_manifests/{name}", body)
     assert read_manifests(store) == {name: {"n": name, "run_id": name} for name in ("a", "b")}
-    assert list(read_manifests(store)) == ["a", "b"]
+    told: list[str] = []
+    assert list(read_manifests(store, told.append)) == ["a", "b"]
+    assert told == [
+        f"{store.address(f'_manifests/{name}.json')} is not shown: a damaged manifest, or none"
+        for name in ("copy", "half", "list")
+    ]
 
 
 def test_a_damaged_manifest_is_named(store: FolderStore) -> None:
@@ -98,3 +106,25 @@ def test_a_damaged_ledger_is_named(store: FolderStore) -> None:
             StoreError, match=r"_ledger/r\.json: the run's ledger is damaged; put back a copy of it$"
         ):
             nonce_of(store, "r")
+
+
+def test_a_ledger_that_is_gone_is_named_when_the_run_has_created_something(
+    store: FolderStore, results: RunResults
+) -> None:
+    nonce = nonce_of(store, "r")
+    store.delete("_ledger/r.json")
+    assert nonce_of(store, "r") != nonce
+    attempt = results.begin(CELL)
+    attempt.add("objects", [{"kind": "Namespace", "name": "x"}])
+    attempt.commit({})
+    store.delete("_ledger/r.json")
+    with pytest.raises(StoreError, match=r"_ledger/r\.json: the run's ledger is gone; put back a copy of it"):
+        nonce_of(store, "r")
+
+
+def test_a_run_is_at_work_while_a_process_holds_it(store: FolderStore) -> None:
+    assert not is_at_work(store, "r")
+    with only_process(store, "r"):
+        assert is_at_work(store, "r")
+        assert not is_at_work(store, "other")
+    assert not is_at_work(store, "r")
