@@ -23,7 +23,7 @@ export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api fidelity \
-	prove-kills prove-parsers lock testbed-build testbed-up testbed-down distclean
+	prove-compare prove-kills prove-parsers lock testbed-build testbed-up testbed-down distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -97,6 +97,9 @@ demo-api: testbed-up ## profile smoke against that API server, the virtual contr
 
 test-api: testbed-build ## the tests that need that API server (they start one of their own)
 	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
+
+prove-compare: $(READY) ## 200 equal pairs of runs raise no false alarms, a 10 % slower restore is found (writes docs/compare-proof.md)
+	@$(BIN)/python -m tests.benchmarks.prove_compare
 
 prove-kills: $(READY) ## 20 runs killed with -9 and resumed equal an undisturbed one
 	@$(BIN)/python -m tests.benchmarks.prove_kills
