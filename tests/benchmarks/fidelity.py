@@ -15,6 +15,7 @@ import click
 
 from infra.errors import VirtscaleError
 from tests.benchmarks.fidelity_labs import lab_rows, lab_switch_rows
+from tests.benchmarks.fidelity_latency import NO_STALLS, latency_rows, latency_switch_rows, measure_latency
 from tests.benchmarks.fidelity_page import page
 from tests.benchmarks.fidelity_rows import Row, plain
 from tests.benchmarks.fidelity_study import (
@@ -75,8 +76,12 @@ def compared(seed: int, finished: tuple[str, str] | None) -> tuple[list[Row], li
         off = run("switched-off", SWITCHED_OFF, SHAPES)
         labs = pool.submit(lab_rows, seed)
         lab_switches = pool.submit(lab_switch_rows, seed)
+        latency = pool.submit(measure_latency, store, "latency", seed, {})
+        no_stalls = pool.submit(measure_latency, store, "no-stalls", seed, NO_STALLS)
         published = [*study_rows(whole.result(), images.result()), *labs.result()]
-        return published, [*switch_rows(off.result()), *lab_switches.result()]
+        published += latency_rows(latency.result())
+        switches = [*switch_rows(off.result()), *lab_switches.result()]
+        return published, [*switches, *latency_switch_rows(no_stalls.result())]
 
 
 if __name__ == "__main__":

@@ -59,11 +59,7 @@ def measure(store: Path, run_id: str, seed: int, changed: Mapping[str, Any], set
     Raises:
         subprocess.CalledProcessError: the run failed; what it said has been printed.
     """
-    cluster = "virtual:study"
-    if changed:
-        path = store / f"{run_id}.toml"
-        path.write_text(tomli_w.dumps(changed_description("study", changed)))
-        cluster = f"virtual:{path}"
+    cluster = changed_cluster(store, run_id, changed)
     stages = ["preflight", "golden-image", *(["deploy"] if _has_deploys(sets) else []), "boot"]
     options = {"profile": "study", "stages": ",".join(stages), "cluster": cluster, "seed": str(seed)}
     options |= {"store": str(store), "run-id": run_id}
@@ -75,6 +71,15 @@ def measure(store: Path, run_id: str, seed: int, changed: Mapping[str, Any], set
         print(done.stderr, file=sys.stderr)
         done.check_returncode()
     return read_study(str(store), run_id)
+
+
+def changed_cluster(store: Path, run_id: str, changed: Mapping[str, Any]) -> str:
+    """The name of a cluster that is preset `study` with some constants changed."""
+    if not changed:
+        return "virtual:study"
+    path = store / f"{run_id}.toml"
+    path.write_text(tomli_w.dumps(changed_description("study", changed)))
+    return f"virtual:{path}"
 
 
 def _has_deploys(sets: Sequence[str]) -> bool:
