@@ -17,6 +17,7 @@ from infra.errors import ProfileError
 from infra.manifests import Disk, Machine, Mark, Source, virtual_machine
 from infra.results.manifest import SCHEMA, check_same_profile
 from infra.world import World
+from tasks.fault_plan import check_faults
 from tasks.profile import Profile, profile_hash
 from tasks.run import RunRequest
 from tasks.surroundings import surroundings
@@ -27,7 +28,12 @@ Manifest = dict[str, Any]
 
 
 def new_manifest(request: RunRequest, world: World) -> Manifest:
-    """What is known before the first stage; what is not known yet is null."""
+    """What is known before the first stage; what is not known yet is null.
+
+    Raises:
+        ProfileError: the fault plan names what the run does not have.
+    """
+    check_faults(request)
     return {
         "schema": SCHEMA,
         "run_id": request.run_id,

@@ -12,7 +12,7 @@ from tasks.analysis.curves import curve
 from tasks.analysis.doubling import TOLERANCE, Bracket, Growth, Point, bend, growths
 from tasks.analysis.placement import Balance, balance
 from tasks.analysis.steps import shares
-from tasks.analysis.wording import beyond, duration_or_beyond, listed, percent, step_name, with_error
+from tasks.analysis.wording import beyond, listed, percent, step_name, with_error
 
 BALANCED_CV = 0.10
 """Largest coefficient of variation of VMs per node that the report calls balanced; an assumption."""
@@ -94,7 +94,10 @@ def per_vm_answer(rows: Sequence[dict[str, Any]], step: str, limit_s: float | No
     if not rows:
         return None
     largest = max(rows, key=lambda row: row["batch"])
-    half, most, last = (duration_or_beyond(largest[name], limit_s) for name in ("p50_s", "p99_s", "max_s"))
+    half, most, last = (
+        with_error(largest[f"{name}_s"], largest.get(f"{name}_error_s"), limit_s)
+        for name in ("p50", "p99", "max")
+    )
     text = f"Of {largest['n']:,} VMs half are {step_name(step)} after {half}, 99 % after {most}"
     if largest["n_censored"]:
         return f"{text}; {largest['n_censored']:,} never were within {beyond(limit_s).removeprefix('> ')}."

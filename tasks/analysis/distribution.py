@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from tasks.analysis.percentiles import nearest_rank
+from tasks.analysis.percentiles import nearest_rank, nearest_rank_error
 
 DRAWN = {"p5_s": 5.0, "p50_s": 50.0, "p95_s": 95.0, "p99_s": 99.0, "max_s": 100.0}
 
@@ -13,16 +13,23 @@ DRAWN = {"p5_s": 5.0, "p50_s": 50.0, "p95_s": 95.0, "p99_s": 99.0, "max_s": 100.
 def distributions(vms: pl.DataFrame, step: str) -> list[dict[str, Any]]:
     """Rows (batch, n, n_censored, p5_s, p50_s, p95_s, p99_s, max_s) of a step, from the release.
 
-    VMs of all repeats of a size are pooled; None lies beyond the limit.
+    `p50_error_s` and so on say how wide each was observed, None where that is not known. VMs of all
+    repeats of a size are pooled; None lies beyond the limit.
     """
-    groups = vms.group_by("batch").agg(pl.col(f"{step}_s")).sort("batch")
-    return [_row(batch, values) for batch, values in groups.iter_rows()]
+    groups = vms.group_by("batch").agg(pl.col(f"{step}_s"), pl.col(f"{step}_error_s")).sort("batch")
+    return [_row(batch, values, errors) for batch, values, errors in groups.iter_rows()]
 
 
-def _row(batch: int, values: Sequence[float | None]) -> dict[str, Any]:
+def _row(batch: int, values: Sequence[float | None], errors: Sequence[float | None]) -> dict[str, Any]:
     censored = sum(value is None for value in values)
     quantiles = {name: nearest_rank(values, q) for name, q in DRAWN.items()}
-    return {"batch": batch, "n": len(values), "n_censored": censored, **quantiles}
+    bounds = {error_of(name): nearest_rank_error(values, errors, q) for name, q in DRAWN.items()}
+    return {"batch": batch, "n": len(values), "n_censored": censored, **quantiles, **bounds}
+
+
+def error_of(column: str) -> str:
+    """The column with the error bound of another: `p99_error_s` of `p99_s`."""
+    return column.removesuffix("_s") + "_error_s"
 
 
 def first_boots_and_reboots(boots: pl.DataFrame, step: str) -> list[dict[str, Any]]:

@@ -80,12 +80,36 @@ def percentile_rows(
         {**key._asdict(), "step": step, "basis": basis, "limit_s": limit_s, "method": METHOD, **facts}
         for step in steps
         for basis in ("release", "request")
-        for facts in _quantiles(step_values(vms, step, basis))
+        for facts in _quantiles(step_values(vms, step, basis), [vm.get(f"{step}_error_s") for vm in vms])
     ]
 
 
-def _quantiles(values: Sequence[float | None]) -> Iterator[dict[str, Any]]:
+def _quantiles(values: Sequence[float | None], errors: Sequence[float | None]) -> Iterator[dict[str, Any]]:
     observed = sorted(value for value in values if value is not None)
+    earliest = _earliest(values, errors)
     n, n_ok = len(values), len(observed)
     for q in QUANTILES:
-        yield {"q": q, "value_s": _at_rank(observed, n, q), "n": n, "n_ok": n_ok, "n_censored": n - n_ok}
+        value_s, earliest_s = _at_rank(observed, n, q), _at_rank(earliest, n, q)
+        error_s = None if value_s is None or earliest_s is None else value_s - earliest_s
+        counts = {"n": n, "n_ok": n_ok, "n_censored": n - n_ok}
+        yield {"q": q, "value_s": value_s, "error_s": error_s, **counts}
+
+
+def nearest_rank_error(
+    values: Sequence[float | None], errors: Sequence[float | None], q: float
+) -> float | None:
+    """How wide the `q`-th percentile was observed; None where a value's bound is not known."""
+    value = nearest_rank(values, q)
+    earliest = _at_rank(_earliest(values, errors), len(values), q)
+    return None if value is None or earliest is None else value - earliest
+
+
+def _earliest(values: Sequence[float | None], errors: Sequence[float | None]) -> list[float]:
+    """The same steps, each as early as its error bound allows; empty where a bound is not known.
+
+    A percentile lies between that of these and that of what was seen: ranks keep their order.
+    """
+    pairs = [(value, error) for value, error in zip(values, errors, strict=True) if value is not None]
+    if any(error is None for _, error in pairs):
+        return []
+    return sorted(value - error for value, error in pairs if error is not None)

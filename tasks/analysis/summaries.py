@@ -30,6 +30,8 @@ def headline_step(stage: str, steps: Collection[str]) -> str | None:
 def summaries(batches: pl.DataFrame, percentiles: pl.DataFrame) -> pl.DataFrame:
     """Table `batches` with `step`, p50_s, p90_s, p95_s, p99_s and max_s of the headline, from the release.
 
+    `p50_error_s` and `p99_error_s` say how wide those were observed.
+
     A null percentile beside a `step` lies beyond `limit_s`; beside a null `step` it was not observable.
     """
     steps = {stage: headline_step(stage, observed_steps(percentiles, stage)) for stage in HEADLINE_STEPS}
@@ -37,6 +39,10 @@ def summaries(batches: pl.DataFrame, percentiles: pl.DataFrame) -> pl.DataFrame:
     rows = percentiles.filter((pl.col("basis") == "release") & (pl.col("step") == chosen))
     values = [
         pl.col("value_s").filter(pl.col("q") == q).first().alias(name) for name, q in PERCENTILES.items()
+    ]
+    values += [
+        pl.col("error_s").filter(pl.col("q") == PERCENTILES[f"{name}_s"]).first().alias(f"{name}_error_s")
+        for name in ("p50", "p99")
     ]
     wide = rows.group_by(*KEYS, "step", maintain_order=True).agg(values)
     return batches.join(wide, on=list(KEYS), how="left", maintain_order="left")

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from tasks.analysis import answers
-from tasks.analysis.distribution import distributions, first_boots_and_reboots
+from tasks.analysis.distribution import distributions, error_of, first_boots_and_reboots
 from tasks.analysis.doubling import TOLERANCE
 from tasks.analysis.placement import Balance
 from tasks.analysis.steps import step_gaps
@@ -98,7 +98,8 @@ def _end_to_end(frames: Frames, stage: str, caption: Caption) -> Section | None:
 
 _SUMMARY = [
     "batch", "repeat", "n", "n_ok", "n_timeout", "n_failed", "n_lost", "end_to_end_s", "end_to_end_error_s",
-    "study_end_to_end_s", "step", "p50_s", "p90_s", "p95_s", "p99_s", "max_s", "limit_s", "verdict",
+    "study_end_to_end_s", "step", "p50_s", "p50_error_s", "p90_s", "p95_s", "p99_s", "p99_error_s", "max_s",
+    "limit_s", "verdict",
 ]  # fmt: skip
 
 
@@ -127,7 +128,8 @@ def _per_vm(frames: Frames, stage: str, caption: Caption) -> Section | None:
     shape = Distributions(f"{stage.capitalize()}: {step_name(step)}, per VM", rows, limit_s)
     drawn = any(row["p50_s"] is not None for row in rows)
     chart = per_vm_chart(shape, caption, answer) if drawn else None
-    names = ["batch", "n", "n_censored", "p5_s", "p50_s", "p95_s", "p99_s", "max_s"]
+    names = ["batch", "n", "n_censored", "p5_s", "p50_s", "p50_error_s", "p95_s", "p99_s", "p99_error_s"]
+    names += ["max_s", "max_error_s"]
     shown = (
         pl.DataFrame(rows, infer_schema_length=None)
         .select(names)
@@ -168,6 +170,10 @@ def _steps(frames: Frames, stage: str) -> pl.DataFrame:
     keys = ["batch", "repeat", "step", "basis", "n", "n_ok", "n_censored", "limit_s"]
     quantiles = {"p50_s": 50.0, "p90_s": 90.0, "p95_s": 95.0, "p99_s": 99.0, "max_s": 100.0}
     values = [pl.col("value_s").filter(pl.col("q") == q).first().alias(name) for name, q in quantiles.items()]
+    values += [
+        pl.col("error_s").filter(pl.col("q") == q).first().alias(error_of(name))
+        for name, q in quantiles.items()
+    ]
     return rows.group_by(keys, maintain_order=True).agg(values).sort("batch", "repeat", maintain_order=True)
 
 

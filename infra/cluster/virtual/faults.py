@@ -180,7 +180,7 @@ class Faults:
         self.plan = plan
         self.lost: dict[str, asyncio.Future[None]] = {}
         self.slowness = 1.0
-        self.attempt = 1
+        self.moment: Moment | None = None
         self._draws = draws
         self._struck: dict[tuple[int, str, str], frozenset[int]] = {}
 
@@ -193,11 +193,17 @@ class Faults:
         labels = obj["metadata"].get("labels") or {}
         stage, batch = labels.get(STAGE_LABEL, ""), labels.get(BATCH_LABEL, "0")
         vm = stage, batch, int(labels.get(INDEX_LABEL, -1))
-        moment = Moment(stage, int(batch), self.attempt)
+        moment = self._moment(stage, int(batch))
         for number, fault in enumerate(self.plan.fault):
             if fault.kind == kind and fault.applies(moment) and self._has(number, fault, vm):
                 return fault
         return None
+
+    def _moment(self, stage: str, size: int) -> Moment:
+        """What a VM of a stage is measured in; boot VMs are made for the largest storm, and are in others."""
+        if self.moment is None:
+            return Moment(stage, size, 1)
+        return Moment(stage, self.moment.batch if stage == "boot" else size, self.moment.attempt)
 
     def _has(self, number: int, fault: Fault, vm: tuple[str, str, int]) -> bool:
         stage, batch, index = vm

@@ -42,7 +42,7 @@ class Weather:
     def measures(self, moment: Moment) -> None:
         """A batch is released: its faults take their course from here."""
         self._turn += 1
-        self._plane.faults.attempt = moment.attempt
+        self._plane.faults.moment = moment
         for number, fault in enumerate(self._plane.faults.plan.fault):
             if fault.kind not in STRUCK and fault.applies(moment):
                 self._at(fault.at_s, self._begin, number, fault, self._turn)
