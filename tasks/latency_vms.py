@@ -64,14 +64,14 @@ async def ensure_up(world: World, profile: Profile, attempt: Attempt) -> None:
         await _answers(world, name, limit_s)
 
 
-def realtime_vm(world: World, profile: Profile, number: int) -> Object:
-    """The manifest of one of them."""
+def realtime_vm(world: World, profile: Profile, number: int, namespace: str = "") -> Object:
+    """The manifest of one of them, in the profile's namespace unless another is named."""
     section, shape = profile.latency, profile.vm
     disk = Disk(shape.disk_gib, shape.storage_class, shape.access_mode, shape.volume_mode)
     machine = Machine(section.cores, float(section.memory_gib), disk)
     rt = RealTime(section.cpus, section.huge_page, section.sriov_network, section.host_device)
     sources = sources_of(profile)
-    where = (profile.namespace, mark_of(world, STAGE))
+    where = (namespace or profile.namespace, mark_of(world, STAGE))
     return realtime_machine(vm_names(world)[number], where, machine, rt, sources[number % len(sources)])
 
 

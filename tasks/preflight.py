@@ -38,7 +38,8 @@ from infra.results.port import Cell
 from infra.world import World
 from tasks.capacity import fit, largest_batch
 from tasks.golden_image import IMAGE, root_disk, sources_of
-from tasks.nodes import need_of, rooms
+from tasks.latency_vms import realtime_vm
+from tasks.nodes import is_ready, need_of, rooms
 from tasks.ownership import find, mark_of
 from tasks.profile import Profile
 from tasks.provisioning import machine_of
@@ -46,6 +47,7 @@ from tasks.quiesce import PROBE_KEY, api_answer_s
 from tasks.requests import is_marked, resent
 
 STAGE = "preflight"
+REALTIME_LABEL = "kubevirt.io/realtime=true"
 QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas")
 
 
@@ -259,6 +261,21 @@ async def _capacity(world: World, profile: Profile) -> list[Finding]:
     ]
 
 
+async def _real_time(world: World, profile: Profile) -> list[Finding]:
+    if "latency" not in profile.stages:
+        return [Finding("real-time nodes", "skipped", "no stage needs one")]
+    nodes = (await resent(world, lambda: world.cluster.list(Scope(NODE, labels=REALTIME_LABEL)))).items
+    names = [node["metadata"]["name"] for node in nodes if is_ready(node)]
+    if not world.guests.steps:
+        found, hint = "no guest can be reached in this world", "leave latency out of --stages"
+        return [Finding("real-time nodes", "failed", found, "guests", hint)]
+    if not names:
+        hint = "label one that is set up for it, or leave latency out of --stages"
+        needed = f"a node labelled {REALTIME_LABEL}"
+        return [Finding("real-time nodes", "failed", "there is none", needed, hint)]
+    return [Finding("real-time nodes", "ok", ", ".join(names))]
+
+
 async def _quota(world: World, profile: Profile) -> list[Finding]:
     items = (await resent(world, lambda: world.cluster.list(Scope(QUOTA, profile.namespace)))).items
     if not items:
@@ -327,8 +344,10 @@ async def _dry_run(world: World, profile: Profile) -> list[Finding]:
 def _samples(world: World, profile: Profile, where: str) -> list[Object]:
     mark, image = mark_of(world, STAGE), profile.golden_image
     name, source = f"{world.run_id}-preflight", sources_of(profile)[0]
+    real_time = [realtime_vm(world, profile, 0, where)] if "latency" in profile.stages else []
     return [
         manifests.virtual_machine(name, where, mark, machine_of(profile), source),
+        *real_time,
         manifests.golden_data_volume(IMAGE, where, mark, image.url, root_disk(profile)),
         manifests.volume_snapshot(source.name, where, mark, image.snapshot_class, IMAGE),
         manifests.data_source(source.name, where, mark, source.name),
@@ -344,6 +363,7 @@ CHECKS: tuple[Check, ...] = (
     _snapshot_class,
     _clone_strategy,
     _capacity,
+    _real_time,
     _quota,
     _pools,
     _descheduler,

@@ -22,9 +22,12 @@ SAMPLES = {"oslat": "turns of its loop", "l2reflect": "round trips"}
 QUANTILES = {"p50_us": 50.0, "p99_us": 99.0, "p99_99_us": 99.99, "p99_9999_us": 99.9999}
 
 
-VERDICTS = pl.Schema(
-    {"stage": pl.String, "batch": pl.String, "verdict": pl.String, "reasons": pl.List(pl.String)}
-)
+_JUDGED: list[tuple[str, pl.DataType]] = [
+    ("stage", pl.String()),
+    ("batch", pl.String()),
+    ("verdict", pl.String()),
+    ("reasons", pl.List(pl.String())),
+]
 
 
 def judged_segments(runs: pl.DataFrame) -> pl.DataFrame:
@@ -36,7 +39,7 @@ def judged_segments(runs: pl.DataFrame) -> pl.DataFrame:
         {"stage": "latency", "batch": f"{tool} segment {segment}", **_judged(mine)}
         for (tool, segment), mine in found.items()
     ]
-    return pl.DataFrame(rows, schema=VERDICTS)
+    return pl.DataFrame(rows, schema=pl.Schema(_JUDGED))
 
 
 def _judged(mine: list[dict[str, Any]]) -> dict[str, Any]:

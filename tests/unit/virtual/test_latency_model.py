@@ -31,7 +31,7 @@ def run(arguments: str, seconds: float, seed: int = 1, model: Latency | None = N
 
 def jitter_max(seconds: float, seed: int, model: Latency | None = None) -> int:
     body = jitterdebugger.result(run("-D 1s -a 2-3", seconds, seed, model))
-    return max(thread["max"] for thread in json.loads(body)["cpu"].values())
+    return max(int(thread["max"]) for thread in json.loads(body)["cpu"].values())
 
 
 @pytest.mark.parametrize("seed", range(8))
