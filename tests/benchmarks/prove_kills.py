@@ -21,20 +21,20 @@ RUN_ID = "killed"
 IGNORED = ("attempt", "uid")
 
 
-def command(store: Path, profile: str) -> list[str]:
+def command(store: Path | str, profile: str) -> list[str]:
     """The run, as a person would type it."""
     options = ["--no-prefect", "--profile", profile, "--run-id", RUN_ID, "--seed", "7", "--store", str(store)]
     return [sys.executable, "-m", "flows", "run", *options]
 
 
-def run_whole(store: Path, profile: str) -> float:
+def run_whole(store: Path | str, profile: str) -> float:
     """Run to the end; returns the seconds it took."""
     began = time.monotonic()
     subprocess.run(command(store, profile), check=True, capture_output=True)
     return time.monotonic() - began
 
 
-def run_killed(store: Path, profile: str, after_s: float) -> bool:
+def run_killed(store: Path | str, profile: str, after_s: float) -> bool:
     """Run and kill -9 after a while; returns whether it was still running."""
     process = subprocess.Popen(command(store, profile), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -46,7 +46,7 @@ def run_killed(store: Path, profile: str, after_s: float) -> bool:
     return False
 
 
-def tables(store: Path) -> dict[str, pl.DataFrame]:
+def tables(store: Path | str) -> dict[str, pl.DataFrame]:
     """Every table's last complete attempts, in a fixed order of rows."""
     opened = open_store(str(store))
     found = {}

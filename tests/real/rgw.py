@@ -1,0 +1,36 @@
+"""A gateway of the test session's own, buckets in it, and the contract over it."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from infra.results.s3_client import connect
+from infra.rgw import daemons, packages
+from infra.rgw.configuration import Gateway
+from infra.settings import s3
+
+
+@pytest.fixture(scope="session")
+def gateway() -> Iterator[Gateway]:
+    if missing := packages.missing():
+        pytest.skip(f"{', '.join(missing)} missing: make test-rgw installs them")
+    # Not pytest's own folder: a socket's path may have 107 bytes.
+    with TemporaryDirectory(prefix="rgw-") as name:
+        running = daemons.up(Gateway(Path(name) / "g", 0))
+        try:
+            yield running
+        finally:
+            daemons.down(running.folder, wipe=True)
+
+
+@pytest.fixture
+def bucket(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A fresh bucket; the environment leads to it."""
+    for name, value in {**gateway.environment(), "VIRTSCALE_STATE": str(tmp_path / "state")}.items():
+        monkeypatch.setenv(name, value)
+    made = f"bucket-{secrets.token_hex(4)}"
+    connect(s3()).create_bucket(Bucket=made)
+    return made

@@ -1,0 +1,115 @@
+"""A real Ceph RGW: the contract, the command line on it, a gateway that dies in a run, and refusals."""
+
+import json
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.errors import StoreError
+from infra.results.manifest import read_manifest
+from infra.results.open import open_store
+from infra.results.read import scan
+from infra.rgw import daemons
+from infra.rgw.configuration import Gateway
+from tasks.records import TABLES
+from tests.real.rgw import bucket, gateway
+from tests.store.contract import MakeStore, ObjectStoreContract, ResultsContract
+
+__all__ = ["bucket", "gateway"]
+pytestmark = [pytest.mark.rgw, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def make_store(bucket: str) -> MakeStore:
+    address = f"s3://{bucket}/{secrets.token_hex(4)}"
+    return lambda: open_store(address)
+
+
+class TestObjects(ObjectStoreContract):
+    rounds = 100
+
+
+class TestResults(ResultsContract):
+    rounds = 20
+
+
+def virtscale(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flows", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command_line_does_everything_on_it(bucket: str, tmp_path: Path) -> None:
+    store, folder = ["--store", f"s3://{bucket}/runs"], ["--store", str(tmp_path / "folder")]
+    run = ["run", "--profile", "smoke", "--no-prefect", "--run-id", "one", "--json"]
+    first, second = virtscale(*run, *store), virtscale(*run, *folder)
+    assert [first.returncode, second.returncode] == [0, 0], first.stderr
+    assert json.loads(first.stdout)["report"] == f"s3://{bucket}/runs/reports/one/report.html"
+    assert virtscale(*run, *store).returncode == 0
+    assert json.loads(virtscale("runs", "--json", *store).stdout)[0]["state"] == "finished"
+    for words in (["report", "one"], ["clean", "one"], ["doctor"]):
+        done = virtscale(*words, *store)
+        assert done.returncode == 0, done.stderr
+    remote, local = open_store(store[1]), open_store(folder[1])
+    parts = [key for key in local.keys("") if key.endswith(".parquet") and "clean" not in key]
+    assert [key for key in parts if remote.get(key) != local.get(key)] == []
+    upload = (read_manifest(remote, "one") or {})["sessions"][0]["upload"]
+    assert upload["requests"]["PUT"] > len(parts) / 2
+    assert virtscale("runs", "delete", "one", "--yes", *store).returncode == 0
+    assert remote.keys("") == []
+
+
+@pytest.mark.parametrize(
+    ("store", "says"),
+    [
+        ("s3://no-such-bucket/x", "there is no bucket no-such-bucket at http://"),
+        ("s3://Upper/x", "names of buckets are lower-case; did you mean s3://upper?"),
+        ("s3://", "no bucket is named"),
+        ("s3://lab/../x", "a prefix has no empty part"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_exit_2_before_anything(bucket: str, store: str, says: str) -> None:
+    done = virtscale("run", "--profile", "smoke", "--no-prefect", "--store", store)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: store ")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "the secret key is not that of this access key"),
+        ("AWS_ACCESS_KEY_ID", "does not know this access key; correct AWS_ACCESS_KEY_ID"),
+    ],
+)
+def test_wrong_credentials_are_named(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, variable: str, says: str
+) -> None:
+    monkeypatch.setenv(variable, "wrong")
+    with pytest.raises(StoreError, match=says):
+        open_store(f"s3://{bucket}/x")
+
+
+def test_a_gateway_that_dies_in_a_run_and_comes_back_costs_nothing(gateway: Gateway, bucket: str) -> None:
+    def outage() -> None:
+        time.sleep(3)
+        daemons.end(gateway.folder, daemons.RGW, 0.0)
+        time.sleep(6)
+        daemons.start_gateway(gateway)
+
+    away = threading.Thread(target=outage)
+    away.start()
+    done = virtscale(
+        "run", "--profile", "small", "--no-prefect", "--run-id", "r", "--store", f"s3://{bucket}/away"
+    )
+    away.join()
+    assert done.returncode == 0, done.stderr
+    store = open_store(f"s3://{bucket}/away")
+    batches = scan(store, "r", "batches", TABLES["batches"])
+    assert set(batches["attempt"]) == {1}
+    assert (read_manifest(store, "r") or {})["verdict"] == "valid"
