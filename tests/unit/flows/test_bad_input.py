@@ -1,5 +1,6 @@
 """Whatever a user types wrong is one line on stderr that says where, what and what to do, and exit code 2."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -119,9 +120,24 @@ def test_an_unreachable_api_server_is_one_line(
 
 
 def test_a_batch_beyond_the_cluster_names_the_limiting_resource(virtscale: Call) -> None:
-    answer = virtscale(*RUN, "--set", "boot.batches=90000")
+    answer = virtscale(*RUN, "--run-id", "large", "--set", "boot.batches=90000")
     assert (answer.code, answer.out) == (2, "")
-    assert "90,000 VMs need 202,500 GiB of memory" in answer.err.splitlines()[-1]
+    first, refusal = answer.err.splitlines()
+    assert first == "run large"
+    assert "90,000 VMs need 202,500 GiB of memory" in refusal
+    assert [line["state"] for line in json.loads(virtscale("runs", "--json").out)] == ["refused"]
+
+
+def test_a_finished_run_whose_results_are_damaged_is_not_said_to_be_valid(
+    virtscale: Call, tmp_path: Path
+) -> None:
+    asked = (*RUN, "--run-id", "r", "--stages", "golden-image,deploy", "--set", "deploy.batches=1", "--keep")
+    assert virtscale(*asked).code == virtscale(*asked).code == 0
+    (part,) = (tmp_path / "results" / "vm_deploys" / "run_id=r").iterdir()
+    part.write_bytes(part.read_bytes()[:-1])
+    answer = virtscale(*asked)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert f"{part.name}: this part is damaged" in answer.err
 
 
 def test_a_store_that_cannot_be_read_is_one_line(virtscale: Call) -> None:
