@@ -26,7 +26,7 @@ from infra.results.lock import only_process
 from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
 from infra.results.port import Cell, ObjectStore
-from infra.results.read import last_complete
+from infra.results.read import check_parts, last_complete
 from infra.results.uploads import upload_cost, uploading
 from infra.settings import processes
 from infra.world import World, open_world
@@ -264,6 +264,10 @@ def recorded(store: ObjectStore, manifest: Manifest) -> Iterator[Session]:
     write_manifest(store, manifest["run_id"], manifest)
     try:
         yield session
+    except (InvalidRun, ProfileError) as error:
+        if not has_begun(store, manifest["run_id"]):
+            manifest["refused"] = str(error)
+        raise
     finally:
         record = session.record() | {"upload": upload_cost(store)}
         manifest["sessions"] = [*manifest["sessions"], record]
@@ -287,6 +291,7 @@ def finished_before(request: RunRequest) -> Outcome | None:
 
     Raises:
         ProfileError: the run id belongs to another profile, cluster, seed or faults file.
+        StoreError: results of the run are gone or damaged.
     """
     store = open_store(request.store)
     manifest = read_manifest(store, request.run_id)
@@ -297,6 +302,8 @@ def finished_before(request: RunRequest) -> Outcome | None:
     cells = {commit.cell for commit in last_complete(read_commits(store, request.run_id))}
     is_done = {"report": outcome.report is not None, "clean": outcome.objects_left is False}
     wanted = steps_to_take(request)
-    if all(is_done.get(step.stage, (step.stage, step.cell, step.repeat) in cells) for step in wanted):
-        return outcome if manifest["finished_at"] is not None else None
-    return None
+    done = all(is_done.get(step.stage, (step.stage, step.cell, step.repeat) in cells) for step in wanted)
+    if not done or manifest["finished_at"] is None:
+        return None
+    check_parts(store, request.run_id)
+    return outcome

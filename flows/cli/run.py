@@ -17,7 +17,7 @@ from flows.cli.options import (
     store_option,
     yes_option,
 )
-from flows.cli.terminal import TerminalProgress, show_outcome
+from flows.cli.terminal import TerminalProgress, headline, show_outcome
 from flows.outcome import Outcome
 from flows.prefect_client import conduct_with_prefect
 from flows.progress import progress
@@ -53,7 +53,9 @@ def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
     before = finished_before(request)
     if before is None:
         begin(open_store(request.store), request)
-    announce(request)
+    click.echo(f"run {request.run_id}", err=True)
+    if before is not None:
+        click.echo(headline(request), err=True)
     outcome = before or conducted(request, no_prefect)
     if outcome is None:
         return INTERRUPTED
@@ -73,13 +75,6 @@ def requested(options: Mapping[str, Any]) -> RunRequest:
     )
     run_id = new_run_id() if options["run_id"] is None else check_run_id(options["run_id"])
     return RunRequest(run_id=run_id, profile=profile, **own)
-
-
-def announce(request: RunRequest) -> None:
-    """The first lines: only now is it clear that the run is not refused for what was typed."""
-    click.echo(f"run {request.run_id}", err=True)
-    profile, seed = request.profile.name, request.seed
-    click.echo(f"{profile} on {request.cluster}, seed {seed}, store {request.store}", err=True)
 
 
 def conducted(request: RunRequest, no_prefect: bool) -> Outcome | None:

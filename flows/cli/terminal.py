@@ -46,6 +46,7 @@ class TerminalProgress:
             self._totals[step.stage] = self._totals.get(step.stage, 0) + _weight(step)
         self._live = _live(self._console) if self._console.is_terminal else None
         self._lines: dict[str, TaskID] = {}
+        self._headed = False
 
     def __enter__(self) -> Self:
         """Show the live line, on a terminal."""
@@ -68,6 +69,8 @@ class TerminalProgress:
         """A live line per stage."""
         if step.stage not in {"preflight", "report"}:
             self.is_clean = False
+        if step.stage != "preflight":
+            self._head()
         if self._live and step.stage not in self._lines:
             for line in self._lines.values():
                 self._live.update(line, visible=not self._live.tasks[line].finished)
@@ -80,8 +83,20 @@ class TerminalProgress:
             self.is_clean = True
         if self._live:
             self._live.advance(self._lines[step.stage], _weight(step))
+        self._head()
         for line in step_lines(self._request, step, summary):
             self._console.print(line, markup=False)
+
+    def _head(self) -> None:
+        """Say what runs, once it is clear that it is not refused."""
+        if not self._headed:
+            self._headed = True
+            self._console.print(headline(self._request), markup=False)
+
+
+def headline(request: RunRequest) -> str:
+    """`study on virtual:study, seed 1, store results`."""
+    return f"{request.profile.name} on {request.cluster}, seed {request.seed}, store {request.store}"
 
 
 def _weight(step: Step) -> int:

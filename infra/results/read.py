@@ -55,7 +55,25 @@ def read_part(store: ObjectStore, part: tuple[str, int, str]) -> pa.Table:
     return _checked(store, part, store.get(part[0]))
 
 
+def check_parts(store: ObjectStore, run_id: str) -> None:
+    """Nothing when every part of a run's last complete attempts is what its commit says.
+
+    Raises:
+        StoreError: one is gone or damaged.
+    """
+    commits = last_complete(read_commits(store, run_id))
+    parts = {part[0]: part for commit in commits for table in commit.parts.values() for part in table}
+    for key, body in fetch(store, list(parts)):
+        _whole(store, parts[key], body)
+
+
 def _checked(store: ObjectStore, part: tuple[str, int, str], body: bytes | None) -> pa.Table:
+    # In this thread alone: a worker of Arrow's that lets go of `body` while Python ends aborts the process.
+    whole = pa.BufferReader(_whole(store, part, body))
+    return pq.ParquetFile(whole, pre_buffer=False).read(use_threads=False)
+
+
+def _whole(store: ObjectStore, part: tuple[str, int, str], body: bytes | None) -> bytes:
     key, _, sha256 = part
     if body is None:
         raise StoreError(
@@ -66,8 +84,7 @@ def _checked(store: ObjectStore, part: tuple[str, int, str], body: bytes | None)
             f"store {store.address(key)}: this part is damaged (its SHA-256 is not that of its commit); "
             "put back a copy of it, or redo its batch"
         )
-    # In this thread alone: a worker of Arrow's that lets go of `body` while Python ends aborts the process.
-    return pq.ParquetFile(pa.BufferReader(body), pre_buffer=False).read(use_threads=False)
+    return body
 
 
 def _conformed(
