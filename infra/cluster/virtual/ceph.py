@@ -95,8 +95,8 @@ def solve(ceph: Ceph, work: Sequence[Work], places: Counts) -> Solution:
 
 
 def missed(ceph: Ceph, dataset_bytes: int) -> float:
-    """Share of reads that the OSDs' memory does not answer."""
-    cached = ceph.osds * ceph.osd_memory_gib * ceph.cache_share / ceph.replicas * GIB
+    """Share of reads that the OSDs' memory does not answer: an object is read, and kept, at its primary."""
+    cached = ceph.osds * ceph.osd_memory_gib * ceph.cache_share * GIB
     return max(0.0, 1.0 - cached / dataset_bytes) if dataset_bytes else 0.0
 
 
@@ -144,7 +144,7 @@ class Demand:
         """Requests a second that reach each OSD, copies included."""
         each = self.places.shape[1]
         weights = np.repeat(rates * (self.copies / each), each)
-        return np.bincount(self.places.ravel(), weights, self.osds)
+        return np.asarray(np.bincount(self.places.ravel(), weights, self.osds), dtype=np.float64)
 
 
 def _ceiling(ceph: Ceph, kind: Work, copies: int, asked: Floats) -> Floats:

@@ -67,7 +67,7 @@ def sojourns(station: Station, wait_us: Floats, busy: Floats) -> Floats:
     begun = since >= 0
     rows = np.empty((len(wait_us), len(GRID_US)))
     for level, (wait, load) in enumerate(zip(wait_us, busy, strict=True)):
-        tail = 0.0
+        tail: Floats = np.zeros_like(since)
         if wait > 0 and load > 0:
             tail = load * np.exp(-np.maximum(since, 0.0) * (load / wait))
         rows[level] = np.where(begun, 1.0 - tail, 0.0) @ weights
@@ -89,8 +89,7 @@ def convolved(cdf: Floats, front: Front) -> Floats:
         np.add.at(step, (high[known], column[known]), weight * part[known])
     whole = cdf @ step
     whole[:, -1] = 1.0
-    shares = np.diff(whole, axis=1, prepend=0.0)
-    shares = np.round(np.maximum(shares, 0.0), 12)
+    shares: Floats = np.maximum(np.diff(whole, axis=1, prepend=0.0), 0.0).astype(np.float64).round(12)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 

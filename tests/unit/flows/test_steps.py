@@ -9,7 +9,8 @@ def labels(*sets: str) -> list[str]:
 
 
 def test_the_study_reads_as_the_procedure() -> None:
-    assert labels() == [
+    stages = "preflight,golden-image,deploy,boot,io,report,clean"
+    assert labels(f"stages={stages}") == [
         "preflight",
         "golden image",
         "deploy 1",
@@ -18,6 +19,7 @@ def test_the_study_reads_as_the_procedure() -> None:
         "boot 1",
         "boot 2",
         "boot 4",
+        "io 1 per node",
         "report",
         "clean",
     ]
