@@ -7,12 +7,13 @@ Precedence: a model's default < the profile's file < `--set a.b=value`. Units ar
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from infra.errors import ProfileError
 from infra.explain import unknown_choice
+from tasks.knobs import wrong
 from tasks.profile_source import Override, explain, merge, read_source
 
 Positive = Annotated[float, Field(gt=0)]
@@ -24,8 +25,16 @@ StageName = Literal[
     "preflight", "tuning", "golden-image", "deploy", "boot", "io", "latency", "report", "clean"
 ]
 STAGES: tuple[StageName, ...] = (
-    "preflight", "golden-image", "deploy", "boot", "io", "latency", "report", "clean"
-)  # fmt: skip
+    "preflight",
+    "tuning",
+    "golden-image",
+    "deploy",
+    "boot",
+    "io",
+    "latency",
+    "report",
+    "clean",
+)
 """Every stage that this version runs, in the order of a study."""
 
 LatencyTool = Literal["jitterdebugger", "cyclictest", "oslat", "l2reflect"]
@@ -142,14 +151,18 @@ class Latency(Section):
     tools: tuple[LatencyTool, ...] = Field(
         ("jitterdebugger", "l2reflect"), description="tools, one after the other"
     )
-    jitter_s: Seconds = Field(259_200, description="how long jitterdebugger, cyclictest, oslat measure, seconds")
+    jitter_s: Seconds = Field(
+        259_200, description="how long jitterdebugger, cyclictest, oslat measure, seconds"
+    )
     network_s: Seconds = Field(432_000, description="how long l2reflect measures, seconds")
     segment_s: int = Field(
         21_600, ge=1, le=10_000_000, description="length of a segment, seconds; both lengths are multiples"
     )
     interval_us: int = Field(1000, ge=50, le=1_000_000, description="a timer's interval, microseconds")
     cores: int = Field(4, ge=2, le=64, description="vCPUs of a real-time VM, each a CPU of its own")
-    memory_gib: int = Field(4, ge=1, le=4096, description="guest memory of a real-time VM, GiB, in huge pages")
+    memory_gib: int = Field(
+        4, ge=1, le=4096, description="guest memory of a real-time VM, GiB, in huge pages"
+    )
     huge_page: Literal["1Gi", "2Mi"] = Field("1Gi", description="size of a huge page")
     cpus: str = Field(
         "2-3", pattern=r"^\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*$", description="isolated vCPUs, measured"
@@ -193,6 +206,25 @@ class Latency(Section):
         return self
 
 
+class Tuning(Section):
+    """What the cluster is set to before it is measured; the catalogue is `deployments/knobs`."""
+
+    mode: Literal["audit", "apply"] | None = Field(
+        None, description="audit changes nothing; left out: apply on the virtual cluster, audit elsewhere"
+    )
+    knobs: dict[str, Any] = Field({}, description="knob to the value that it should have")
+    limit_s: Seconds = Field(
+        604_800, description="longest wait for a roll-out, seconds; nodes reboot one after the other"
+    )
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        said = next((text for name, value in self.knobs.items() if (text := wrong(name, value))), "")
+        if said:
+            raise ValueError(said)
+        return self
+
+
 class Quiesce(Section):
     """The gate between batches."""
 
@@ -212,6 +244,12 @@ class Limits(Section):
     rate_missed_share: Positive = Field(0.1, description="achieved rate may fall so far below a stated one")
     throttled_share: Positive = Field(0.05, description="share of 429 answers that is still no reason")
     watch_gap_s: Seconds = Field(1.0, description="a longer gap of a watch is a reason, seconds")
+    io_saturated_share: float = Field(
+        0.01, ge=0, lt=1, description="a cell that misses its asked rate by more than this share is saturated"
+    )
+    io_start_skew_ms: Positive = Field(
+        1000.0, description="VMs that start further apart than this are a reason, ms"
+    )
     server_errors_share: Positive = Field(0.05, description="share of 5xx answers that is still no reason")
     api_unavailable_s: Seconds = Field(5.0, description="the API may answer nothing for so long, seconds")
     api_slow_s: Seconds = Field(1.0, description="half of the heartbeats' answers may take longer, seconds")
@@ -229,12 +267,6 @@ class Limits(Section):
     leftovers: int = Field(0, ge=0, le=1_000_000, description="objects of a batch that may be left")
     slow_storage_ratio: Positive = Field(
         2.0, description="time per clone of a batch may be so many times that of one clone alone"
-    )
-    io_saturated_share: float = Field(
-        0.01, ge=0, lt=1, description="a cell that misses its asked rate by more than this share is saturated"
-    )
-    io_start_skew_ms: Positive = Field(
-        1000.0, description="VMs that start further apart than this are a reason, ms"
     )
 
 
@@ -266,6 +298,7 @@ class Profile(Section):
     )
     vm: VirtualMachineShape = VirtualMachineShape()
     golden_image: GoldenImage = GoldenImage()
+    tuning: Tuning = Tuning()
     deploy: Batches = Batches()
     boot: Boot = Boot()
     io: Io = Io()

@@ -81,6 +81,8 @@ def _annotation(model: type[BaseModel], path: Sequence[str]) -> Any:
     """The type at a dotted path; None when there is no such key."""
     annotation: Any = model
     for part in path:
+        if annotation is Any or get_origin(annotation) is dict:
+            return Any
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
             return None
         field = annotation.model_fields.get(part)
@@ -109,7 +111,7 @@ def _value(text: str, annotation: Any) -> Any:
     if tuple in kinds:
         return _items(text)
     scalar = _scalar(text)
-    is_text = not ({int, float, bool} & set(kinds))
+    is_text = not ({int, float, bool, Any} & set(kinds))
     return text.strip("\"'") if is_text and not isinstance(scalar, list | dict) else scalar
 
 

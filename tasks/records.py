@@ -178,6 +178,7 @@ TABLES: dict[str, pa.Schema] = {
         ("desired", _S),
         ("effective", _S),
         ("status", _S),
+        ("note", _S),
         keys=("knob", "status"),
     ),
     "io_cells": _schema(

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from flows.approval import approval
+from flows.cli.asking import asker
 from flows.cli.options import (
     cluster_option,
     json_option,
@@ -48,8 +50,8 @@ def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
 
     A run that was stopped or killed goes on with the same --run-id; what is finished is not done again.
     """
-    del yes  # nothing asks yet: no stage of this version reboots nodes or moves data
     request = requested(options)
+    approval.set(asker(yes=yes))
     before = finished_before(request)
     if before is None:
         begin(open_store(request.store), request)

@@ -115,7 +115,9 @@ def apply(store: Store, obj: Object, request: Request) -> Object:
         _check_conflicts(old, wanted, managed)
     new = merge(old, obj)
     for path in sorted(mine - wanted.keys()):
-        if not any(path in paths for paths in managed.values()):
+        # a map that was applied empty stays when something is now applied within it
+        grown = any(each[: len(path)] == path for each in wanted)
+        if not grown and not any(path in paths for paths in managed.values()):
             new = _without(new, path)
     if request.force:
         managed = {name: {p for p in paths if p not in wanted} for name, paths in managed.items()}

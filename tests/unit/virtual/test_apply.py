@@ -71,3 +71,9 @@ def test_a_dry_run_answers_and_leaves_everything(watched: Watched) -> None:
     applied(watched, "one", a="1")
     assert applied(watched, "one", dry_run=True, a="2")["data"] == {"a": "2"}
     assert data(watched) == {"a": "1"}
+
+
+def test_a_map_that_was_applied_empty_grows(watched: Watched) -> None:
+    applied(watched, "one")
+    applied(watched, "one", a="1")
+    assert data(watched) == {"a": "1"}

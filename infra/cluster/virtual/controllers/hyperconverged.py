@@ -97,7 +97,8 @@ def configuration_of(obj: Object) -> Object:
     rate = _limit(spec, (obj["metadata"].get("annotations") or {}).get(ANNOTATION))
     found: dict[str, Any] = {key: limits(rate) for key in LIMITED} if rate else {}
     migrations = spec.get("liveMigrationConfig") or {}
-    found |= {"migrations": {key: migrations[key] for key in MIGRATIONS if key in migrations}}
+    said = {key: migrations[key] for key in MIGRATIONS if key in migrations}
+    found |= {"migrations": said} if said else {}
     for key in ("ksmConfiguration", "evictionStrategy"):
         if key in spec:
             found[key] = spec[key]
