@@ -31,8 +31,8 @@ class Series(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`deploy of 80 VMs`."""
-        return f"{self.stage} of {self.size:,} VMs"
+        """`Deploy of 80 VMs`."""
+        return f"{self.stage.capitalize()} of {self.size:,} VMs"
 
 
 @dataclass(frozen=True, slots=True)

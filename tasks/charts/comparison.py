@@ -29,9 +29,7 @@ def comparison_chart(found: Sequence[Comparison], caption: Caption, answer: str)
     base = alt.Chart(data(rows))
     names = [row["metric"] for row in rows]
     y = alt.Y("metric:N", title=None, sort=names)
-    x = alt.X(
-        "change:Q", title="change from baseline to run (logarithmic intervals), %", axis=alt.Axis(format="+")
-    )
+    x = alt.X("change:Q", title="change from baseline to run, %", axis=alt.Axis(format="+"))
     layers = [
         alt.Chart(data([{"change": 0}])).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x),
         *(

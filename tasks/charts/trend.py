@@ -24,7 +24,7 @@ def trend_chart(runs: Sequence[TrendRun], stage: str, caption: Caption, answer: 
         "index:Q",
         title="runs, oldest first",
         axis=alt.Axis(format="d", tickMinStep=1, grid=False),
-        scale=alt.Scale(domain=[0.5, len(runs) + 0.5], nice=False),
+        scale=alt.Scale(domain=[0.5, len(runs) * 1.05 + 0.5], nice=False),
     )
     y = seconds_axis("t_s", times, "end to end (log scale)")
     sizes = sorted({row["vms"] for row in rows})
@@ -42,6 +42,9 @@ def trend_chart(runs: Sequence[TrendRun], stage: str, caption: Caption, answer: 
         late.mark_point(shape="triangle-up", filled=True, size=110, color=RED, opacity=1).encode(
             x, y, tooltip=shown
         ),
+        every.transform_filter(f"datum.index === {len(runs)}")
+        .mark_text(align="left", dx=8)
+        .encode(x, y, text=alt.Text("vms:Q", format=",")),
         alt.Chart(data(_breaks(runs))).mark_rule(color=GREY, strokeDash=[4, 3]).encode(alt.X("index:Q")),
     ]
     chart = titled(layers, f"{stage.capitalize()}: end to end, run by run", caption, answer).to_dict()

@@ -1,5 +1,6 @@
 """PURE. The page of a comparison: one self-contained HTML file, as the report of a run is."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -10,7 +11,7 @@ from tasks.analysis.run_comparison import RunComparison
 from tasks.charts.comparison import comparison_chart
 from tasks.charts.look import Caption
 from tasks.report.page import rendered
-from tasks.report.tables import csv_uri
+from tasks.report.tables import Cell, csv_uri
 
 _SIZES = ("metric", "VMs", "pairs", "baseline", "run", "change")
 
@@ -30,9 +31,11 @@ def comparison_page(found: RunComparison) -> str:
         confidence=f"{found.rules.confidence * 100:g} %",
         has_chart=chart is not None,
         headings=HEADINGS,
-        rows=rows(found.metrics),
+        rows=[
+            _metric_cells(text, each) for text, each in zip(rows(found.metrics), found.metrics, strict=True)
+        ],
         size_headings=_SIZES,
-        sizes=[row for each in found.metrics for row in _sizes(each)],
+        sizes=[row for each in found.metrics for row in _size_cells(each)],
         csv=csv_uri(
             pl.DataFrame([row for each in found.metrics for row in _plain(each)], infer_schema_length=None)
         ),
@@ -40,17 +43,38 @@ def comparison_page(found: RunComparison) -> str:
     )
 
 
-def _sizes(each: Comparison) -> list[tuple[str, ...]]:
-    unit = each.metric.unit
+def _metric_cells(text: Sequence[str], each: Comparison) -> list[Cell]:
+    largest = each.sizes[-1]
+    raw = (
+        None,
+        largest.size,
+        largest.baseline,
+        largest.run,
+        each.change,
+        each.low,
+        each.threshold,
+        each.units,
+    )
+    numbers = [_number(words, value) for words, value in zip(text[1:-1], raw[1:], strict=True)]
+    return [Cell(text[0], text[0], False), *numbers, Cell(text[-1], text[-1], False)]
+
+
+def _number(text: str, value: float | None) -> Cell:
+    """What is not known sorts last, as what lies beyond a limit does."""
+    return Cell(text, "Infinity" if value is None else repr(value), True)
+
+
+def _size_cells(each: Comparison) -> list[list[Cell]]:
+    unit, name = each.metric.unit, each.metric.name
     return [
-        (
-            each.metric.name,
-            f"{size.size:,}",
-            f"{size.pairs:,}",
-            value_text(size.baseline, size.baseline_limit, unit),
-            value_text(size.run, size.run_limit, unit),
-            bound_text(size) if size.change is None else share_text(size.change),
-        )
+        [
+            Cell(name, name, False),
+            _number(f"{size.size:,}", size.size),
+            _number(f"{size.pairs:,}", size.pairs),
+            _number(value_text(size.baseline, size.baseline_limit, unit), size.baseline),
+            _number(value_text(size.run, size.run_limit, unit), size.run),
+            _number(bound_text(size) if size.change is None else share_text(size.change), size.change),
+        ]
         for size in each.sizes
     ]
 
@@ -71,10 +95,11 @@ def _plain(each: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _keys(found: RunComparison) -> list[tuple[str, str, str]]:
+def _keys(found: RunComparison) -> list[list[Cell]]:
     """Every comparability key with both values; equal ones, too: what was equal is part of the result."""
     before, now = (each.get("comparability") or {} for each in (found.baseline, found.run))
-    return [(key, _text(before.get(key)), _text(now.get(key))) for key in now | before]
+    texts = [(key, _text(before.get(key)), _text(now.get(key))) for key in now | before]
+    return [[Cell(text, text, False) for text in row] for row in texts]
 
 
 def _text(value: Any) -> str:

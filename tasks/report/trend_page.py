@@ -9,7 +9,7 @@ from tasks.analysis.wording import duration_or_beyond, listed
 from tasks.charts.look import Caption
 from tasks.charts.trend import trend_chart
 from tasks.report.page import rendered
-from tasks.report.tables import NOT_OBSERVED, csv_uri
+from tasks.report.tables import NOT_OBSERVED, Cell, csv_uri
 
 
 def trend_page(runs: Sequence[TrendRun], left_out: int, where: str) -> str:
@@ -29,7 +29,7 @@ def trend_page(runs: Sequence[TrendRun], left_out: int, where: str) -> str:
         left_out=left_out,
         sections=[(each.stage, each.name, answers[each]) for each in series],
         headings=headings(series),
-        rows=table_rows(runs, series),
+        rows=[_cells(run, series) for run in runs],
         csv=csv_uri(_frame(runs)),
     )
 
@@ -49,6 +49,17 @@ def headings(series: Sequence[Series]) -> tuple[str, ...]:
 def table_rows(runs: Sequence[TrendRun], series: Sequence[Series]) -> list[tuple[str, ...]]:
     """One row of text per run."""
     return [(*_facts(run), *(_value(run, each) for each in series)) for run in runs]
+
+
+def _cells(run: TrendRun, series: Sequence[Series]) -> list[Cell]:
+    """What was not measured sorts last, after what lies beyond a limit."""
+    facts = [Cell(text, text, False) for text in _facts(run)]
+    return facts + [Cell(_value(run, each), _sorted_by(run, each), True) for each in series]
+
+
+def _sorted_by(run: TrendRun, series: Series) -> str:
+    value = run.values.get(series)
+    return "Infinity" if value is None and series in run.values else "" if value is None else repr(value)
 
 
 def _facts(run: TrendRun) -> tuple[str, ...]:

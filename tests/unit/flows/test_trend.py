@@ -36,7 +36,7 @@ def test_runs_are_in_the_order_of_time_and_differences_from_the_latest_are_named
 
 def test_the_latest_is_set_against_valid_comparable_runs_only(virtscale: Call, store: Path) -> None:
     found = json.loads(virtscale("trend", "--store", str(store), "--json").out)
-    (deploy,) = [each for each in found["answers"] if each.startswith("deploy of 80 VMs")]
+    (deploy,) = [each for each in found["answers"] if each.startswith("Deploy of 80 VMs")]
     assert "in c, +" in deploy
     assert "against the median of 1 earlier comparable run" in deploy
     assert {run["run_id"]: run["group"] for run in found["runs"]} == {"a": 1, "b": 1, "d": 2, "c": 1}
