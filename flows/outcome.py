@@ -55,8 +55,7 @@ class Session:
     began_cpu_s: float = field(default_factory=cpu_s)
     steps: int = 0
     objects_left: bool | None = None
-    peak_beside_mib: float = 0.0
-    """The most that processes beside this one held together."""
+    peak_together_mib: float = 0.0
 
     def begun(self, step: Step) -> None:
         """Note what a step does to the cluster from its first moment on."""
@@ -69,6 +68,10 @@ class Session:
         if step.stage == "clean":
             self.objects_left = False
 
+    def held_mib(self, mib: float) -> None:
+        """Note how much this process and those beside it may have held together."""
+        self.peak_together_mib = max(self.peak_together_mib, mib)
+
     def record(self) -> dict[str, Any]:
         """What the manifest keeps."""
         return {
@@ -77,7 +80,7 @@ class Session:
             "elapsed_s": round(time.monotonic() - self.began_s, 3),
             "cpu_s": round(cpu_s() - self.began_cpu_s, 3),
             "cpu_count": os.cpu_count(),
-            "peak_rss_mib": round(peak_rss_mib() + self.peak_beside_mib, 1),
+            "peak_rss_mib": round(max(peak_rss_mib(), self.peak_together_mib), 1),
             "steps": self.steps,
         }
 

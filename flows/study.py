@@ -5,7 +5,7 @@ happens, write down how it ended. A step opens a world of its own, so it can be 
 or in another process; what is committed already is not done again.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -14,37 +14,28 @@ from typing import Any
 
 import click
 
+from flows.cost import peak_rss_mib
 from flows.interrupts import interrupts
-from flows.lanes import MEASURED, Leg, legs_of, processes_for
+from flows.lanes import Leg, legs_of, processes_for
 from flows.outcome import Outcome, Session, outcome_of
 from flows.progress import progress
 from flows.side_by_side import SideBySide, StepRunner
 from flows.steps import Step, steps_of
+from flows.taking import step_here
 from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
 from infra.results.commits import read_commits, run_folders
+from infra.results.folder import FolderStore
 from infra.results.lock import only_process
 from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
-from infra.results.port import Cell, ObjectStore
+from infra.results.port import ObjectStore
 from infra.results.read import check_parts, last_complete
 from infra.results.uploads import upload_cost, uploading
 from infra.settings import processes
-from infra.world import World, open_world
-from tasks.boot_storm import boot_batch
-from tasks.clean import clean
-from tasks.deploy import deploy_batch
-from tasks.golden_image import golden_image
-from tasks.io_scaling import io_size
-from tasks.latency import latency_tool
-from tasks.latency_plan import tool_named
-from tasks.preflight import preflight
+from infra.world import open_world
 from tasks.records import TABLES
-from tasks.report_stage import write_report
 from tasks.run import RunRequest
 from tasks.run_manifest import Manifest, check_same_run, comparability, new_manifest, now
-
-COMMITTED = frozenset({"preflight", "golden-image", "deploy", "boot", "io", "latency"})
-"""Stages whose commit says that they are done; the others are done again whenever they are asked for."""
 
 CLEAN = Step("clean", label="clean")
 
@@ -56,53 +47,7 @@ def run_step(request: RunRequest, step: Step) -> dict[str, Any]:
     return _where.get()(request, step)
 
 
-def step_here(request: RunRequest, step: Step) -> dict[str, Any]:
-    """Take one step in a world of its own and return its summary; a committed one is skipped."""
-    if step.stage == "clean":
-        return clean_copies(request)
-    with open_world(request.spec(step.stage)) as world:
-        done = world.results.last_complete(Cell(step.stage, step.cell, step.repeat))
-        if done is not None and step.stage in COMMITTED:
-            return {**done.summary, "skipped": True}
-        if step.stage == "report":
-            return write_report(world, request)
-        return world.run(_stage(world, request, step))
-
-
-def _stage(world: World, request: RunRequest, step: Step) -> Coroutine[Any, Any, dict[str, Any]]:
-    profile = request.profile
-    match step.stage:
-        case "preflight":
-            return preflight(world, profile)
-        case "golden-image":
-            return golden_image(world, profile)
-        case "deploy":
-            return deploy_batch(world, profile, step.vms, step.repeat)
-        case "boot":
-            return boot_batch(world, profile, step.vms, step.repeat)
-        case "io":
-            return io_size(world, profile, step.vms, step.repeat)
-        case "latency":
-            return latency_tool(world, profile, tool_named(step.cell))
-    raise StageError(f"stage {step.stage}: this version does not run it")
-
-
 _where: ContextVar[StepRunner] = ContextVar("where steps are taken", default=step_here)
-
-
-def clean_copies(request: RunRequest) -> dict[str, Any]:
-    """Clean the cluster; of a virtual one each copy that a measured stage has worked on."""
-    store = open_store(request.store)
-    commits = read_commits(store, request.run_id)
-    cleaned = max((each.sequence for each in commits if each.cell.stage == "clean"), default=-1)
-    used = {each.cell.stage for each in commits if each.sequence > cleaned and each.cell.stage in MEASURED}
-    summary: dict[str, Any] = {}
-    for stage in sorted(used) if request.spec().is_virtual and used else [""]:
-        with open_world(request.spec(stage)) as world:
-            cleaned_here = world.run(clean(world))
-        counts = {kind: n for kind, n in cleaned_here.items() if isinstance(n, int)}
-        summary |= {kind: n + summary.get(kind, 0) for kind, n in counts.items()}
-    return {"stage": "clean", **summary}
 
 
 def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
@@ -181,7 +126,8 @@ def steps_to_take(request: RunRequest) -> list[Step]:
 
 def walk(request: RunRequest, session: Session, leg: Leg, run: StepRunner) -> None:
     """Take the steps of a leg: one by one, or lanes side by side on copies of a virtual cluster."""
-    count = processes_for(leg, processes()) if request.spec().is_virtual else 1
+    alone = not (request.spec().is_virtual and isinstance(open_store(request.store), FolderStore))
+    count = 1 if alone else processes_for(leg, processes())
     if count == 1:
         for step in (step for lane in leg for step in lane):
             with cleaned_up(request, session, lambda: step):  # noqa: B023
@@ -192,7 +138,7 @@ def walk(request: RunRequest, session: Session, leg: Leg, run: StepRunner) -> No
         with cleaned_up(request, session, lambda: beside.at or leg[0][0]):
             beside.walk(leg, partial(take_beside, request, session, run))
     finally:
-        session.peak_beside_mib = max(session.peak_beside_mib, beside.peak_rss_mib)
+        session.held_mib(peak_rss_mib() + beside.peak_rss_mib)
         beside.close()
 
 

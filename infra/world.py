@@ -10,14 +10,13 @@ from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
 from infra.clock import Clock, MonotonicClock
 from infra.cluster.kinds import CONFIG_MAP, KUBEVIRT
 from infra.cluster.port import Cluster, Ref, Scope
-from infra.cluster.real.adapter import KubernetesCluster, connect
 from infra.cluster.virtual.description import Description, load_description
 from infra.cluster.virtual.faults import load_faults
 from infra.cluster.virtual.runtime import VirtualCluster
@@ -31,6 +30,9 @@ from infra.results.manifest import nonce_of
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Results
 from infra.results.run_results import open_results
+
+if TYPE_CHECKING:
+    from infra.cluster.real.adapter import KubernetesCluster
 
 T = TypeVar("T")
 WorldName = Literal["virtual", "served", "testbed", "kubernetes"]
@@ -199,6 +201,9 @@ def _virtual_guests(inside: VirtualCluster, seed: int) -> VirtualGuests:
 
 @contextmanager
 def _live(spec: WorldSpec) -> Iterator[World]:
+    # Imported here: the HTTP client is large, and a virtual cluster does without.
+    from infra.cluster.real.adapter import connect
+
     with asyncio.Runner() as runner:
         cluster = runner.run(connect(spec.cluster))
         try:
@@ -218,7 +223,7 @@ def _live(spec: WorldSpec) -> Iterator[World]:
             runner.run(cluster.close())
 
 
-async def _look_around(cluster: KubernetesCluster) -> tuple[WorldName, dict[str, str]]:
+async def _look_around(cluster: "KubernetesCluster") -> tuple[WorldName, dict[str, str]]:
     """Which world a context leads to, and the versions it says."""
     versions = {"kubernetes": cluster.version}
     try:

@@ -1,0 +1,77 @@
+"""One step of a run in a world of its own: in this process, in one beside it, or in a Prefect task."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from flows.approval import approval
+from flows.lanes import MEASURED
+from flows.steps import Step
+from infra.errors import StageError
+from infra.results.commits import read_commits
+from infra.results.open import open_store
+from infra.results.port import Cell
+from infra.world import World, open_world
+from tasks.boot_storm import boot_batch
+from tasks.clean import clean
+from tasks.deploy import deploy_batch
+from tasks.golden_image import golden_image
+from tasks.io_scaling import io_size
+from tasks.latency import latency_tool
+from tasks.latency_plan import tool_named
+from tasks.preflight import preflight
+from tasks.run import RunRequest
+from tasks.tuning import tuning
+
+COMMITTED = frozenset({"preflight", "tuning", "golden-image", "deploy", "boot", "io", "latency"})
+"""Stages whose commit says that they are done; the others are done again whenever they are asked for."""
+
+
+def step_here(request: RunRequest, step: Step) -> dict[str, Any]:
+    """Take one step in a world of its own and return its summary; a committed one is skipped."""
+    if step.stage == "clean":
+        return clean_copies(request)
+    with open_world(request.spec(step.stage)) as world:
+        done = world.results.last_complete(Cell(step.stage, step.cell, step.repeat))
+        if done is not None and step.stage in COMMITTED:
+            return {**done.summary, "skipped": True}
+        if step.stage == "report":
+            # Imported here: a process that only measures does without polars.
+            from tasks.report_stage import write_report
+
+            return write_report(world, request)
+        return world.run(_stage(world, request, step))
+
+
+def _stage(world: World, request: RunRequest, step: Step) -> Coroutine[Any, Any, dict[str, Any]]:
+    profile = request.profile
+    match step.stage:
+        case "preflight":
+            return preflight(world, profile)
+        case "tuning":
+            return tuning(world, profile, approval.get())
+        case "golden-image":
+            return golden_image(world, profile)
+        case "deploy":
+            return deploy_batch(world, profile, step.vms, step.repeat)
+        case "boot":
+            return boot_batch(world, profile, step.vms, step.repeat)
+        case "io":
+            return io_size(world, profile, step.vms, step.repeat)
+        case "latency":
+            return latency_tool(world, profile, tool_named(step.cell))
+    raise StageError(f"stage {step.stage}: this version does not run it")
+
+
+def clean_copies(request: RunRequest) -> dict[str, Any]:
+    """Clean the cluster; of a virtual one each copy that a measured stage has worked on."""
+    store = open_store(request.store)
+    commits = read_commits(store, request.run_id)
+    cleaned = max((each.sequence for each in commits if each.cell.stage == "clean"), default=-1)
+    used = {each.cell.stage for each in commits if each.sequence > cleaned and each.cell.stage in MEASURED}
+    summary: dict[str, Any] = {}
+    for stage in sorted(used) if request.spec().is_virtual and used else [""]:
+        with open_world(request.spec(stage)) as world:
+            cleaned_here = world.run(clean(world))
+        counts = {kind: n for kind, n in cleaned_here.items() if isinstance(n, int)}
+        summary |= {kind: n + summary.get(kind, 0) for kind, n in counts.items()}
+    return {"stage": "clean", **summary}
