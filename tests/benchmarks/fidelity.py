@@ -14,6 +14,15 @@ from typing import Any
 import click
 
 from infra.errors import VirtscaleError
+from tests.benchmarks.fidelity_io import (
+    NEVER_IDLE,
+    SPREAD_OUT,
+    TWO_SIZES,
+    Cells,
+    io_rows,
+    io_switch_rows,
+    measure_io,
+)
 from tests.benchmarks.fidelity_labs import lab_rows, lab_switch_rows
 from tests.benchmarks.fidelity_latency import NO_STALLS, latency_rows, latency_switch_rows, measure_latency
 from tests.benchmarks.fidelity_page import page
@@ -71,6 +80,12 @@ def compared(seed: int, finished: tuple[str, str] | None) -> tuple[list[Row], li
         def run(run_id: str, changed: Mapping[str, Any], sets: Sequence[str]) -> Future[Study]:
             return pool.submit(measure, store, run_id, seed, changed, sets)
 
+        def run_io(run_id: str, changed: Mapping[str, Any], sets: Sequence[str]) -> Future[Cells]:
+            return pool.submit(measure_io, store, run_id, seed, changed, sets)
+
+        cells = run_io("io", {}, ())
+        spread_out = run_io("io-spread-out", SPREAD_OUT, TWO_SIZES)
+        never_idle = run_io("io-never-idle", NEVER_IDLE, TWO_SIZES)
         whole = pool.submit(read_study, *finished) if finished else run("study", {}, ())
         images = run("images-50", IMAGES_50, LARGEST)
         off = run("switched-off", SWITCHED_OFF, SHAPES)
@@ -79,8 +94,9 @@ def compared(seed: int, finished: tuple[str, str] | None) -> tuple[list[Row], li
         latency = pool.submit(measure_latency, store, "latency", seed, {})
         no_stalls = pool.submit(measure_latency, store, "no-stalls", seed, NO_STALLS)
         published = [*study_rows(whole.result(), images.result()), *labs.result()]
-        published += latency_rows(latency.result())
+        published += [*io_rows(cells.result()), *latency_rows(latency.result())]
         switches = [*switch_rows(off.result()), *lab_switches.result()]
+        switches += io_switch_rows(spread_out.result(), never_idle.result())
         return published, [*switches, *latency_switch_rows(no_stalls.result())]
 
 
