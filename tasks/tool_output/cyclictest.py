@@ -28,6 +28,7 @@ from tasks.tool_output.threads import (
 
 TOOL = "cyclictest"
 
+_NSECS = re.compile(r"--nsecs|-[A-Za-z]*N[A-Za-z]*")
 _ROW = re.compile(rb"^(\d{6,}) (\d+(?:\t\d+)*)\s*$", re.MULTILINE)
 _FOOT = re.compile(
     rb"^# (Total|Min Latencies|Avg Latencies|Max Latencies|Histogram Overflows):((?: \d+)+)", re.MULTILINE
@@ -63,6 +64,10 @@ def parse_cyclictest(data: bytes, console: bytes = b"") -> CyclictestRun:
     document, header = rt_document(TOOL, data)
     unit = integer(document, document.root, "resolution_in_ns")
     document.check(unit in (0, 1), "resolution_in_ns", f"{unit} is neither 0 (us) nor 1 (ns)")
+    in_ns = any(_NSECS.fullmatch(word) for word in header.command)
+    document.check(
+        in_ns == (unit == 1), "resolution_in_ns", f"{unit}, but the command line says otherwise (-N)"
+    )
     resolution_ns = 1 if unit else NS_PER_US
     asked = option(header.command, "-h", "histogram") or option(header.command, "-H", "histofall")
     scale = Scale(resolution_ns, limit=None if asked is None else whole(document, asked))

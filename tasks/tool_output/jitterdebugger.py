@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from infra.errors import ToolOutputError
 from tasks.tool_output.reading import LARGEST_INTEGER, Document, integer, mapping, number, text, under
 from tasks.tool_output.threads import (
+    NS_PER_US,
     ConsoleThread,
     Figures,
     Scale,
@@ -56,8 +57,12 @@ class JitterSample(NamedTuple):
     value: int
 
 
-def parse_jitterdebugger(data: bytes, cpus: Sequence[int] | None = None, console: bytes = b"") -> JitterRun:
+def parse_jitterdebugger(
+    data: bytes, cpus: Sequence[int] | None = None, console: bytes = b"", nanoseconds: bool = False
+) -> JitterRun:
     """The run in `results.json`; `cpus` are those asked for with `-a`, `console` its standard output.
+
+    `nanoseconds` says that `-N` was given: nothing else would show a damaged unit.
 
     Raises ToolOutputError for a damaged file, one that contradicts itself or its console, and one that
     has not a thread for each of `cpus`.
@@ -73,9 +78,8 @@ def parse_jitterdebugger(data: bytes, cpus: Sequence[int] | None = None, console
     )
     sysinfo = mapping(document, root, "sysinfo")
     resolution = integer(document, sysinfo, "resolution_in_ns", "sysinfo")
-    document.check(
-        resolution in (1, 1000), "sysinfo\x1fresolution_in_ns", f"{resolution} is neither 1 nor 1000"
-    )
+    due = 1 if nanoseconds else NS_PER_US
+    document.check(resolution == due, "sysinfo\x1fresolution_in_ns", f"{resolution}, but {due} was asked for")
     return JitterRun(
         resolution_ns=resolution,
         node=text(document, sysinfo, "nodename", "sysinfo"),

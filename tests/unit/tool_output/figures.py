@@ -105,7 +105,7 @@ def _threads(threads: tuple[ThreadLatency, ...], unit_ns: int, tool: str) -> Fig
 def _thread(each: ThreadLatency, unit_ns: int, tool: str) -> Figures:
     whole = each.confirmed and tool != "jitterdebugger"
     known = each.confirmed or each.overflow == 0
-    digit = {"jitterdebugger": 0.01, "cyclictest": 1.0, "oslat": 0.001}[tool] * unit_ns
+    digit = {"jitterdebugger": 0.01, "cyclictest": 1.0, "oslat": 0.0011}[tool] * unit_ns
     yield "n", Figure(each.n, 0 if known else None)
     yield "min_ns", Figure(each.min_ns)
     yield "max_ns", Figure(each.max_ns, 0 if known else None)

@@ -181,6 +181,9 @@ def test_cyclictest_without_a_histogram_has_none() -> None:
 
 def test_cyclictest_in_nanoseconds_and_without_the_stray_colons() -> None:
     body = data("rt-tests/cyclictest-h100.json").replace(b'"resolution_in_ns": 0', b'"resolution_in_ns": 1')
+    with pytest.raises(ToolOutputError, match="the command line says otherwise"):
+        parse_cyclictest(body)
+    body = body.replace(b"cyclictest -m", b"cyclictest -m -N")
     run = parse_cyclictest(body.replace(b'line:"', b'line"').replace(b'version:"', b'version"'))
     assert [(each.min_ns, each.max_ns, each.overflow_from_ns) for each in run.threads] == [
         (13, 1208, 100),
