@@ -2,7 +2,7 @@
 
 Every stage opens its own world (the command line and a Prefect task alike), so a stage that is
 retried in another process starts from the same state: the virtual cluster's state is loaded from
-the newest commit of the run.
+the newest commit of its lineage: the run's preparations and the stage's own batches.
 """
 
 import asyncio
