@@ -111,15 +111,19 @@ def layout_job(io: Io) -> bytes:
     return _file(lines)
 
 
-def measuring_jobs(io: Io, cells: Sequence[IoCell], vm: str, place: int) -> bytes:
+def phases_of(io: Io, cells: Sequence[IoCell]) -> list[tuple[IoCell, Asked]]:
+    """Every cell's baseline and load."""
+    return [(cell, asked) for cell in cells for asked in (baseline_of(io, cell), load_of(io, cell))]
+
+
+def measuring_jobs(io: Io, phases: Sequence[tuple[IoCell, Asked]], vm: str, place: int) -> bytes:
     """The job file of one VM, `place` among the size's VMs from 0: a section for each cell and phase."""
     lines = [
         "[global]", "ioengine=libaio", "direct=1", "thread=1", f"opendir={DATA}", "file_service_type=random",
         "time_based", "norandommap", "randrepeat=0", "refill_buffers=1", "percentile_list=50:95:99",
     ]  # fmt: skip
-    for cell in cells:
-        for asked in (baseline_of(io, cell), load_of(io, cell)):
-            lines += _section(io, cell, asked, (vm, place))
+    for cell, asked in phases:
+        lines += _section(io, cell, asked, (vm, place))
     return _file(lines)
 
 

@@ -14,7 +14,7 @@ from tasks.analysis.verdicts import worst
 from tasks.deploy import remove_vms
 from tasks.io_cell import measure_cell
 from tasks.io_dataset import ensure_datasets
-from tasks.io_plan import JOBS, IoCell, cells_of, in_order, measuring_jobs
+from tasks.io_plan import JOBS, IoCell, cells_of, in_order, measuring_jobs, phases_of
 from tasks.io_vms import STAGE, Fleet, ensure_fleet, know_volumes
 from tasks.profile import Profile
 
@@ -66,7 +66,8 @@ async def _measure(world: World, profile: Profile, attempt: Attempt, per_node: i
 async def _put_jobs(world: World, profile: Profile, cells: list[IoCell], fleet: Fleet) -> None:
     """Give every guest its own job file: its rates and its own random offsets."""
     place = {name: i for i, name in enumerate(fleet.names)}
-    jobs = {name: measuring_jobs(profile.io, cells, name, place[name]) for name in fleet.usable}
+    phases = phases_of(profile.io, cells)
+    jobs = {name: measuring_jobs(profile.io, phases, name, place[name]) for name in fleet.usable}
     await asyncio.gather(*(world.guests.put(name, JOBS, job) for name, job in jobs.items()))
 
 

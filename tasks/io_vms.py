@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from infra import manifests
-from infra.cluster.kinds import DATA_VOLUME, NODE, PV, VM, VMI
+from infra.cluster.kinds import DATA_VOLUME, NODE, PV, VM, VMI, Kind
 from infra.cluster.port import Object, Ref, Scope, list_all
 from infra.errors import Conflict, GuestError, InvalidRun, NotFound, StageError
 from infra.manifests import disk_name, run_selector
@@ -19,7 +19,7 @@ from tasks.batch import NS
 from tasks.deletion import volumes_of
 from tasks.golden_image import ensure_golden_image
 from tasks.nodes import is_schedulable, need_of, rooms
-from tasks.observing import Objects, wait_until
+from tasks.observing import View, observing
 from tasks.ownership import intend, know, mark_of
 from tasks.profile import Profile
 from tasks.provisioning import machine_of, source_of
@@ -164,17 +164,7 @@ async def at_once(names: Iterable[str], call: Callable[[str], Awaitable[Object]]
 async def _cloned(world: World, profile: Profile, fleet: Fleet) -> None:
     """Wait until every disk is cloned or has failed."""
     disks = {disk_name(name): name for name in fleet.names}
-    phases: dict[str, str] = {}
-
-    def decided(seen: Objects) -> bool:
-        for disk in disks:
-            phase = (seen.get(disk, {}).get("status") or {}).get("phase")
-            if phase in ("Succeeded", "Failed"):
-                phases[disk] = phase
-        return len(phases) == len(disks)
-
-    scope = Scope(DATA_VOLUME, profile.namespace, run_selector(world.run_id, STAGE))
-    await _patiently(wait_until(world, scope, decided, profile.io.limit_s))
+    phases = await _phases(world, profile, (DATA_VOLUME, set(disks)), ("Succeeded", "Failed"))
     for disk, name in disks.items():
         if phases.get(disk) != "Succeeded":
             fleet.broken[name] = (
@@ -182,13 +172,31 @@ async def _cloned(world: World, profile: Profile, fleet: Fleet) -> None:
             )
 
 
-async def _patiently(waiting: Awaitable[None]) -> None:
-    """What is not as wanted within the limit is a record of each VM, no error of the stage."""
-    try:
-        await waiting
-    except StageError as error:
-        if "not ready within" not in str(error):
-            raise
+async def _phases(
+    world: World, profile: Profile, of: tuple[Kind, set[str]], wanted: tuple[str, ...]
+) -> dict[str, str]:
+    """Watch objects until each has reached one of the phases, or the limit has passed: name to phase."""
+    kind, names = of
+    reached: dict[str, str] = {}
+    if not names:
+        return reached
+    all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def changed(_event: str, obj: Object, _ns: int) -> None:
+        name, status = obj["metadata"]["name"], obj.get("status")
+        phase = status.get("phase") if status else None
+        if phase in wanted and name in names:
+            reached[name] = phase
+            if len(reached) == len(names) and not all_done.done():
+                all_done.set_result(None)
+
+    scope = Scope(kind, profile.namespace, run_selector(world.run_id, STAGE))
+    async with observing(world, View(scope, changed)) as observers:
+        waits = {all_done, observers.broken}
+        await asyncio.wait(waits, timeout=profile.io.limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if observers.broken.done():
+            await observers.broken
+    return reached
 
 
 async def _start(world: World, profile: Profile, fleet: Fleet) -> None:
@@ -198,19 +206,9 @@ async def _start(world: World, profile: Profile, fleet: Fleet) -> None:
         [name for name in fleet.usable if name not in running], lambda name: _ask(world, profile, name)
     )
     deadline_ns = world.clock.now_ns() + round(profile.io.limit_s * NS)
-    wanted = fleet.usable
-    scope = Scope(VMI, profile.namespace, run_selector(world.run_id, STAGE))
-    left = set(wanted)
-
-    def all_run(seen: Objects) -> bool:
-        left.difference_update(
-            [name for name in left if (seen.get(name, {}).get("status") or {}).get("phase") == "Running"]
-        )
-        return not left
-
-    await _patiently(wait_until(world, scope, all_run, profile.io.limit_s))
-    for name in left:
-        fleet.broken[name] = "its instance did not run within the limit"
+    wanted = set(fleet.usable)
+    up = await _phases(world, profile, (VMI, wanted), ("Running",))
+    fleet.broken |= dict.fromkeys(sorted(wanted - up.keys()), "its instance did not run within the limit")
     answers = await asyncio.gather(*(_answers(world, name, deadline_ns) for name in fleet.usable))
     fleet.broken |= {name: why for name, why in zip(fleet.usable, answers, strict=True) if why}
 

@@ -14,7 +14,7 @@ from infra.cluster.virtual.ceph_clients import CephClients
 from infra.cluster.virtual.machines import Machine, Machines
 from infra.errors import GuestError
 from infra.guests.programs import Invocation
-from infra.guests.programs.fio_job import FioSection, sections
+from infra.guests.programs.fio_job import FioSection, section_named, sections
 from infra.guests.programs.fio_output import Measured, bin_middle, document
 
 MARK = ".dataset"
@@ -38,11 +38,15 @@ class Fio:
         machine = self._machines.machine(invocation.vm)
         if machine is None or not names or names[0] not in invocation.files:
             raise _failed(invocation, f"unable to open '{names[0] if names else ''}' job file", 1)
-        jobs = sections(invocation.files[names[0]].decode())
-        chosen = [job for job in jobs if options.get("section", job.name) == job.name]
-        if not chosen:
+        text = invocation.files[names[0]].decode()
+        job = (
+            section_named(text, options["section"])
+            if "section" in options
+            else next(iter(sections(text)), None)
+        )
+        if job is None:
             raise _failed(invocation, "No job(s) defined", 1)
-        body = await self._job(invocation, machine, chosen[0])
+        body = await self._job(invocation, machine, job)
         if "output" not in options:
             return body
         invocation.files[options["output"]] = body

@@ -38,6 +38,15 @@ class FioSection:
         return option in self.own or option in self.shared
 
 
+def section_named(text: str, name: str) -> FioSection | None:
+    """One job of a file; the others are not read."""
+    wanted = ("global]", f"{name}]")
+    blocks = (block for block in f"\n{text}".split("\n[") if block.startswith(wanted))
+    return next(
+        (job for job in sections("\n".join(f"[{block}" for block in blocks)) if job.name == name), None
+    )
+
+
 def sections(text: str) -> list[FioSection]:
     """The jobs of a file, in order.
 

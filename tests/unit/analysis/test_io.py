@@ -20,6 +20,7 @@ from tasks.io_plan import (
     in_order,
     load_of,
     measuring_jobs,
+    phases_of,
     split,
 )
 from tasks.profile import Io
@@ -61,7 +62,7 @@ def test_the_dataset_is_that_of_the_study() -> None:
 
 def test_every_vm_and_section_has_its_own_random_offsets() -> None:
     cells = cells_of(IO, 258, 2)
-    jobs = [measuring_jobs(IO, cells, f"vm-{i}", i).decode() for i in range(20)]
+    jobs = [measuring_jobs(IO, phases_of(IO, cells), f"vm-{i}", i).decode() for i in range(20)]
     seeds = [line for job in jobs for line in job.splitlines() if line.startswith("randseed=")]
     assert len(set(seeds)) == len(seeds) == 20 * 8
     assert all("randrepeat=0" in job for job in jobs)

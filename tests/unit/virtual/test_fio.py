@@ -18,7 +18,7 @@ from infra.guests.programs.fio import Fio
 from infra.guests.programs.fio_job import sections
 from infra.guests.programs.fio_output import bin_middle, fio_rank
 from tasks.analysis.histograms import fio_rank as parsers_rank
-from tasks.io_plan import DATA, JOBS, LAYOUT, cells_of, dataset_bytes, layout_job, measuring_jobs
+from tasks.io_plan import DATA, JOBS, LAYOUT, cells_of, dataset_bytes, layout_job, measuring_jobs, phases_of
 from tasks.profile import Io
 from tasks.tool_output.fio import parse_fio
 from tasks.tool_output.fio_bins import BINS, edges, middle_ns
@@ -26,6 +26,7 @@ from tasks.tool_output.fio_verdict import FioExpectation, judge
 
 IO = Io(cap_gib_per_s=0.1, run_s=20, ramp_s=2, baseline_s=10)
 CELLS = cells_of(IO, 4, 2)
+PHASES = phases_of(IO, CELLS)
 
 
 class LoopClock:
@@ -68,7 +69,7 @@ def guests() -> Guests:
     made = Guests()
     for i, (vm, files) in enumerate(made.files.items()):
         files[LAYOUT] = layout_job(IO)
-        files[JOBS] = measuring_jobs(IO, CELLS, vm, i)
+        files[JOBS] = measuring_jobs(IO, PHASES, vm, i)
     made.run("--output-format=json+", LAYOUT)
     return made
 
@@ -123,7 +124,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others() -> None:
     def outputs(seed: int) -> list[bytes]:
         made = Guests(seed)
         for i, (vm, files) in enumerate(made.files.items()):
-            files[LAYOUT], files[JOBS] = layout_job(IO), measuring_jobs(IO, CELLS, vm, i)
+            files[LAYOUT], files[JOBS] = layout_job(IO), measuring_jobs(IO, PHASES, vm, i)
         made.run(LAYOUT)
         made.run("--output=/run/out", "--section=4k-write-load", JOBS)
         return [files["/run/out"] for files in made.files.values()]
@@ -135,7 +136,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others() -> None:
 
 def test_reads_without_a_data_set_end_as_fio_ends_them() -> None:
     made = Guests()
-    made.files["vm-0"][JOBS] = measuring_jobs(IO, CELLS, "vm-0", 0)
+    made.files["vm-0"][JOBS] = measuring_jobs(IO, PHASES, "vm-0", 0)
     said = made.run("--section=4k-read-load", JOBS)["vm-0"]
     assert isinstance(said, GuestError)
     assert "you need to specify size=" in str(said)
