@@ -11,10 +11,12 @@ from infra.cluster.virtual.ceph_clients import fill_bytes_per_s
 from infra.cluster.virtual.description import Description
 from tasks.analysis.wording import human_duration
 from tasks.io_plan import dataset_bytes
+from tasks.knobs import catalogue
 from tasks.latency_plan import VMS
 from tasks.profile import Batches, Profile
 
 GIB_PER_TIB = 1024
+ROLLS = "machine-config-pool"
 COPIES = 3
 """Replicas that Ceph keeps of a block pool by default."""
 DEPLOY_CALLS = {"cdi": 13, "controller_manager": 6, "virt_controller": 4}
@@ -46,6 +48,7 @@ class Needs:
 def planned_stages(profile: Profile, cluster: Description | None) -> list[PlannedStage]:
     """What each stage of the profile does, in order."""
     makers = {
+        "tuning": _tuning,
         "golden-image": _golden_image,
         "deploy": _deploy,
         "boot": _boot,
@@ -67,6 +70,25 @@ def largest(profile: Profile) -> int:
     sections = {"deploy": profile.deploy, "boot": profile.boot}
     return max(
         (max(section.batches) for name, section in sections.items() if name in profile.stages), default=0
+    )
+
+
+def _tuning(profile: Profile, cluster: Description | None) -> PlannedStage:
+    """Nodes reboot for a kubelet's or kernel's setting that differs: how many differ is known by looking."""
+    knobs, platform = profile.tuning.knobs, cluster.openshift if cluster else None
+    rolls = any((target := catalogue()[name].target) and target.rollout == ROLLS for name in knobs)
+    about_s = None
+    if cluster and platform:
+        batches = cluster.nodes.workers / platform.max_unavailable
+        said = str(knobs.get("pool-max-unavailable", ""))
+        if said.endswith("%") and said[:-1].isdecimal():
+            batches = 100 / max(1, int(said[:-1]))
+        tuned = cluster.nodes.max_pods == knobs.get("kubelet-max-pods", cluster.nodes.max_pods)
+        tuned &= cluster.nodes.status_max_images == knobs.get("kubelet-node-status-max-images", -1)
+        about_s = platform.reconcile_s + (batches * platform.reboot_s if rolls and not tuned else 0.0)
+    mode = profile.tuning.mode or "apply on the virtual cluster, audit elsewhere"
+    return PlannedStage(
+        "tuning", f"{_count(len(knobs), 'setting')}; {mode}", "settings, until reverted", about_s
     )
 
 

@@ -1,5 +1,6 @@
 """`python -m flows.reference`: docs/reference from the code; `--check` only says whether it is up to date."""
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,12 +14,20 @@ from pydantic.fields import FieldInfo
 from flows.__main__ import EXIT_CODES, VERBS, virtscale
 from infra import errors
 from infra.explain import keys
+from tasks.knobs import Knob, catalogue
 from tasks.profile import Profile
 from tasks.records import SCHEMA_VERSION, TABLES
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 GENERATED = "<!-- written by `make docs` (flows/reference.py); do not edit -->\n"
-TYPES = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): "nothing"}
+TYPES = {
+    Any: "any",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    type(None): "nothing",
+}
 WIDTH = 96
 
 
@@ -94,6 +103,41 @@ def _schema(schema: pa.Schema) -> str:
     return _table(("column", "type", "null"), rows)
 
 
+def knobs_page() -> str:
+    """Every knob of the catalogue."""
+    head = (
+        "# Knobs\n\nWhat stage tuning looks at, and sets when told to: `[tuning.knobs]` of a profile, or "
+        "`--set tuning.knobs.NAME=VALUE`. The catalogue is `deployments/knobs/*.toml`, one file per object; "
+        "*advice* is what profile `tuned` sets or what we would set. A knob is verified where it acts: "
+        "a field that was accepted is not yet one that works.\n\n"
+    )
+    return head + "\n".join(_knob(knob) for knob in catalogue().values())
+
+
+def _knob(knob: Knob) -> str:
+    target = knob.target
+    facts = [
+        ("sets", f"`{'`, `'.join(knob.set)}` of {target.kind} {target.name}" if target else knob.by_hand),
+        ("value", _knob_value(knob)),
+        ("default", knob.default),
+        ("why", knob.why),
+        ("source", knob.source),
+        ("felt as", knob.disturbance),
+        ("verified by", knob.verify),
+        ("reverted by", knob.irreversible or knob.revert),
+        *(("trap", trap) for trap in (*((knob.warning,) if knob.warning else ()), *knob.traps)),
+    ]
+    return f"## {knob.name}\n\n" + "".join(f"- {name}: {text}\n" for name, text in facts if text)
+
+
+def _knob_value(knob: Knob) -> str:
+    if knob.target is None:
+        return f"by hand; advice: {knob.advice}"
+    kind = knob.type if isinstance(knob.type, str) else ", ".join(knob.type)
+    choices = f" ({', '.join(knob.choices)})" if knob.choices else ""
+    return f"{kind}{choices}; advice: `{json.dumps(knob.advice)}`"
+
+
 def cli_page() -> str:
     """The help of every verb."""
     with click.Context(virtscale, info_name="virtscale", help_option_names=["-h", "--help"]) as context:
@@ -139,6 +183,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 PAGES = {
     "profile.md": profile_page,
     "tables.md": tables_page,
+    "knobs.md": knobs_page,
     "cli.md": cli_page,
     "exit-codes.md": exit_codes_page,
 }

@@ -1,6 +1,7 @@
 """PURE. The sections of the report: question, answer, chart, table, method; only for stages with data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -22,6 +23,7 @@ from tasks.report.io import io_sections
 from tasks.report.latency import latency_sections
 from tasks.report.section import Section as Section
 from tasks.report.tables import Table, table
+from tasks.report.tuning import tuning_section
 
 Frames = Mapping[str, pl.DataFrame]
 
@@ -57,8 +59,7 @@ _READ_PLACEMENT = (
 )
 _RULE = (
     "Linear: time grows at most as fast as the number of VMs. The curve bends in the first step that grows "
-    f"more than {percent(TOLERANCE)} faster than that, if every larger batch confirms it; growth of 6,000 "
-    "over 3,200 VMs is compared with 1.875."
+    f"more than {percent(TOLERANCE)} faster than that, if every larger batch confirms it"
 )
 
 
@@ -75,6 +76,7 @@ def study_sections(frames: Frames, caption: Caption) -> list[Section]:
         _end_to_end(frames, "stop", caption),
         *io_sections(frames, caption),
         *latency_sections(frames, caption),
+        tuning_section(frames),
     ]
     return [section for section in found if section is not None]
 
@@ -91,9 +93,19 @@ def _end_to_end(frames: Frames, stage: str, caption: Caption) -> Section | None:
     shown = rows.select(_SUMMARY).sort("batch", "repeat")
     chart = end_to_end_chart(frames["batches"], stage, caption, answer)
     method = [_clock(_headline(frames, stage), "the last VM of the batch"), _counts(rows)]
-    method += [_RULE] if rows.get_column("batch").n_unique() > 1 else []
+    method += _rule(sorted(rows.get_column("batch").unique().to_list()))
     tables = [table(f"{stage} batches", shown, "batches")]
     return Section(stage, _QUESTIONS[stage], answer, method, [(chart, _READ_CURVE)], tables)
+
+
+def _rule(sizes: Sequence[int]) -> list[str]:
+    """What linear means here; steps that are no doublings are named with what they are compared with."""
+    others = [
+        f"growth of {b:,} over {a:,} VMs is compared with {b / a:.4g}"
+        for a, b in pairwise(sizes)
+        if b != 2 * a
+    ]
+    return ["; ".join([_RULE, *others]) + "."] if len(sizes) > 1 else []
 
 
 _SUMMARY = [

@@ -18,6 +18,7 @@ LINES_OF_A_FUNCTION = 60
 PARAMETERS = 5
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
 PURE = (
+    "tasks.knobs",
     "tasks.profile",
     "tasks.profile_source",
     "tasks.records",
