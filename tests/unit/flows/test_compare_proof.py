@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from infra.results.open import open_store
+from tasks.analysis.comparability import KEYS
 from tasks.comparing import compare_runs
+from tasks.surroundings import DEFAULT, stated_rate
 from tests.benchmarks.compare_runs import Plan, measured
 
 DEPLOYS = ("golden-image", "deploy")
@@ -15,5 +17,15 @@ def test_another_seed_is_no_regression_and_a_slower_restore_is_one(tmp_path: Pat
     usual, same, slow = (
         (open_store(str(tmp_path / plan.run_id)), measured(tmp_path, plan)) for plan in plans
     )
-    assert compare_runs(usual, same).regressions == []
+    found = compare_runs(usual, same)
+    assert found.regressions == []
+    assert set(found.run["comparability"]) == set(KEYS)
+    assert [key for key, value in found.run["comparability"].items() if value is None] == ["faults"]
     assert "deploy end to end" in compare_runs(usual, slow).regressions
+
+
+def test_a_rate_is_in_force_where_kubevirt_states_it() -> None:
+    limiter = {"rateLimiter": {"tokenBucketRateLimiter": {"qps": 100, "burst": 200}}}
+    stated = {"controllerConfiguration": {"restClient": limiter}}
+    assert stated_rate(stated, "controller") == "100/200"
+    assert stated_rate(stated, "handler") == DEFAULT
