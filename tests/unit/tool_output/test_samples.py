@@ -115,8 +115,10 @@ def test_fio_hosts_of_a_client_are_told_apart_and_its_own_sum_is_not_read() -> N
 
 def test_fio_a_sum_row_under_another_name_is_refused() -> None:
     renamed = data("fio/client-3hosts.jsonplus.json").replace(b'"All clients"', b'"All clientz"')
-    with pytest.raises(ToolOutputError, match="it is the sum of the rows before it"):
+    with pytest.raises(ToolOutputError, match='"percentile" is missing'):
         parse_fio(renamed)
+    with pytest.raises(ToolOutputError, match="it is the sum of the rows before it"):
+        parse_fio(renamed.replace(b'"global options" : {', b'"global options" : {"clat_percentiles" : "0",'))
 
 
 def test_jitterdebugger_counts_what_it_did_not_bin() -> None:
