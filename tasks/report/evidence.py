@@ -31,7 +31,24 @@ class FailedVM(NamedTuple):
 def failed_vms(frames: Frames) -> pl.DataFrame:
     """All VM records that are not ok: stage, batch, repeat, vm, state, reason, last step and its time."""
     parts = [_failed(frames[name], stage) for stage, name in VM_TABLES.items() if not frames[name].is_empty()]
+    if not frames["io_vms"].is_empty():
+        parts.append(_failed_io(frames["io_vms"]))
     return pl.concat(parts) if parts else pl.DataFrame()
+
+
+def _failed_io(vms: pl.DataFrame) -> pl.DataFrame:
+    """VMs without a result in a phase of a cell; they have no steps."""
+    cell = pl.format("{} KiB {}, {}: {}", "block_kib", "pattern", "phase", "reason")
+    return vms.filter(pl.col("state") != "ok").select(
+        pl.lit("io").alias("stage"),
+        pl.col("vms").alias("batch"),
+        "repeat",
+        "vm",
+        "state",
+        cell.alias("reason"),
+        pl.lit(None, pl.String).alias("last_step"),
+        pl.lit(None, pl.Float64).alias("last_step_s"),
+    )
 
 
 def _failed(vms: pl.DataFrame, stage: str) -> pl.DataFrame:

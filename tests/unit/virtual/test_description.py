@@ -92,7 +92,7 @@ def test_every_preset_loads_and_says_where_it_is_from(preset: str) -> None:
         ({"cluster": {"nic_gbit_per_s": 0}}, "cluster.nic_gbit_per_s is 0; it must be greater than 0"),
         ({"cluster": 4}, "cluster is 4; it must be a table of keys"),
         ({"clusters": {"nodes": 4}}, "clusters is not a key; did you mean cluster?"),
-        ({"nodes": {"osds": 9}}, "nodes.osds is not a key; did you mean cluster.osds?"),
+        ({"nodes": {"osds": 9}}, "nodes.osds is not a key; did you mean ceph.osds?"),
         (
             {"cluster": {"nodes": 4}, "nodes": {"workers": 5}},
             "cluster.nodes and nodes.workers say the same; leave one of them out",
