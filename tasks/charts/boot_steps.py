@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from tasks.analysis.wording import human_duration, step_name
-from tasks.charts.look import STEP_COLOURS, Caption, data, tips, titled
+from tasks.charts.look import STEP_RAMP, Caption, data, room_for_names, tips, titled
 
 
 def boot_steps_chart(gaps: Sequence[dict[str, Any]], caption: Caption, answer: str) -> alt.LayerChart:
@@ -25,13 +25,11 @@ def boot_steps_chart(gaps: Sequence[dict[str, Any]], caption: Caption, answer: s
         "share:Q",
         title="share of a boot's median steps",
         stack="zero",
-        scale=alt.Scale(domain=[0, 1.2], nice=False),
+        scale=alt.Scale(domain=[0, 1], nice=False),
         axis=percent,
     )
     legend = alt.Legend(orient="bottom", title=None, symbolType="square", labelLimit=300)
-    colour = alt.Color(
-        "name:N", scale=alt.Scale(domain=names, range=list(STEP_COLOURS[: len(names)])), legend=legend
-    )
+    colour = alt.Color("name:N", scale=alt.Scale(domain=names, range=ramp(len(names))), legend=legend)
     bars = alt.Chart(data(parts)).mark_bar(stroke="white", strokeWidth=1)
     bars = bars.encode(
         y=y,
@@ -48,7 +46,13 @@ def boot_steps_chart(gaps: Sequence[dict[str, Any]], caption: Caption, answer: s
         .mark_text(align="left", dx=5)
         .encode(y=y, x=alt.X("share:Q"), text=alt.Text("label:N"))
     )
-    return titled([bars, text], "Boot: what each step adds", caption, answer)
+    return room_for_names(titled([bars, text], "Boot: what each step adds", caption, answer), 30)
+
+
+def ramp(n: int) -> list[str]:
+    """`n` colours, dark to light, as far apart as the ramp allows."""
+    last = len(STEP_RAMP) - 1
+    return [STEP_RAMP[round(i * last / max(1, n - 1)) if n <= last else i % (last + 1)] for i in range(n)]
 
 
 def _totals(rows: Sequence[dict[str, Any]]) -> dict[int, float]:

@@ -135,13 +135,14 @@ def _ratio_label(step: Growth) -> str:
 
 
 def _bend_layers(bracket: Bracket | None, low_s: float, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """The bracket of the bend, shaded and named; nothing for a linear curve."""
+    """The bracket of the bend, shaded and named from its foot upwards; nothing for a linear curve."""
     if bracket is None:
         return []
     text = f"bends in ({bracket.above:,}, {bracket.up_to:,}]"
     row = {"batch": bracket.above, "up_to": bracket.up_to, "t_s": low_s, "label": text}
+    row["middle"] = sqrt(bracket.above * bracket.up_to)
     base = alt.Chart(data([row]))
     shade = base.mark_rect(color=ORANGE, opacity=0.25).encode(x=x, x2=alt.X2("up_to:Q"))
-    label = base.mark_text(align="right", dx=-6, dy=4, fontWeight="bold")
-    label = label.encode(alt.X("up_to:Q"), y, text=alt.Text("label:N"))
+    label = base.mark_text(align="left", baseline="middle", angle=270, dx=6, fontWeight="bold")
+    label = label.encode(alt.X("middle:Q"), y, text=alt.Text("label:N"))
     return [shade, label]

@@ -12,6 +12,14 @@ BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#7
 STEP_COLOURS = (
     "#999999", "#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#444444"
 )  # fmt: skip
+STEP_RAMP = (
+    "#440154", "#482475", "#414487", "#355F8D", "#2A788E", "#21918C", "#22A884", "#6CCD5A", "#C8E020"
+)  # fmt: skip
+"""What follows each other, dark to light (viridis): order can be read without hue."""
+DARK_STEP_RAMP = (
+    "#414488", "#35608d", "#2a798e", "#21928c", "#22a885", "#44bf70", "#7ad151", "#bddf26", "#fde725"
+)  # fmt: skip
+"""The same on a dark background: its first colour is lighter. In lower case: each is replaced once."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 HEIGHT_PX = 340
 
@@ -46,6 +54,12 @@ def data(rows: Sequence[Row]) -> alt.InlineData:
     return alt.InlineData(values=[dict(row) for row in rows])
 
 
+def room_for_names(chart: alt.LayerChart, right_px: int) -> alt.LayerChart:
+    """The chart with room to the right of its axes, for names that marks have there."""
+    padded: alt.LayerChart = chart.properties(padding={"left": 5, "top": 5, "bottom": 5, "right": right_px})
+    return padded
+
+
 def titled(layers: Sequence[alt.Chart], title: str, caption: Caption, answer: str) -> alt.LayerChart:
     """A finished chart: title, world below it, the answer as its text alternative, full width."""
     heading = alt.TitleParams(text=title, subtitle=caption.subtitle())
@@ -61,7 +75,7 @@ def tips(*fields: str) -> list[alt.Tooltip]:
 def batch_axis(sizes: Sequence[int], title: str = "VMs per batch (log scale)") -> alt.X:
     """Batch sizes on a logarithmic axis that is labelled at the sizes only."""
     low, high = min(sizes), max(sizes)
-    scale = alt.Scale(type="log", domain=[low / 1.5, high * 1.4], nice=False)
+    scale = alt.Scale(type="log", domain=[low / 2, high * 1.4], nice=False)
     axis = alt.Axis(values=list(sizes), format=",", grid=False, labelOverlap=False)
     return alt.X("batch:Q", title=title, scale=scale, axis=axis)
 

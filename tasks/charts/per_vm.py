@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import altair as alt
 
 from tasks.analysis.wording import beyond
-from tasks.charts.look import BLUE, RED, Caption, batch_axis, data, seconds_axis, tips, titled
+from tasks.charts.look import BLUE, RED, Caption, batch_axis, data, room_for_names, seconds_axis, tips, titled
 
 _DRAWN = ("p5_s", "p50_s", "p95_s", "p99_s", "max_s")
 _CLOSE = 1.25
@@ -45,7 +45,7 @@ def per_vm_chart(found: Distributions, caption: Caption, answer: str) -> alt.Lay
         *_unfinished(rows, limit_s, x, y("t_s")),
         _names(rows, x, y("t_s")),
     ]
-    return titled(layers, found.title, caption, answer)
+    return room_for_names(titled(layers, found.title, caption, answer), 24)
 
 
 def _drawn(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:

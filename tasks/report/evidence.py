@@ -11,7 +11,7 @@ from tasks.charts.look import Caption
 from tasks.charts.timeline import timeline_chart
 from tasks.records import STEPS, VM_TABLES
 from tasks.report.sections import Frames, Section
-from tasks.report.tables import table
+from tasks.report.tables import Table, table
 
 SHOWN_WITH_EVIDENCE = 20
 SHOWN_IN_TABLE = 500
@@ -99,10 +99,10 @@ def _card(row: Mapping[str, Any], kept: Any) -> FailedVM:
 
 
 def validity_section(frames: Frames, caption: Caption) -> Section | None:
-    """What disturbed which batch, on one axis with the batches; None when nothing was measured."""
+    """What disturbed which batch, on one axis with the batches; without batches what preflight found."""
     batches = frames["batches"]
     if batches.is_empty():
-        return None
+        return _preflight_section(frames["checks"])
     doubtful = batches.filter(pl.col("verdict") != "valid").height
     answer = f"{batches.height - doubtful:,} of {batches.height:,} batches are valid."
     chart = timeline_chart(batches, frames["observer"], caption, answer)
@@ -114,10 +114,25 @@ def validity_section(frames: Frames, caption: Caption) -> Section | None:
     ]
     tables = [table("batches and what was observed beside them", _observed(frames), "batches, observer")]
     if not frames["checks"].is_empty():
-        checks = frames["checks"].select("name", "status", "found", "needed", "hint")
-        tables.append(table("preflight checks", checks, "checks"))
+        tables.append(_checks_table(frames["checks"]))
     charts = [(chart, read)] if chart else []
     return Section("validity", "How far can these numbers be trusted?", answer, method, charts, tables)
+
+
+def _preflight_section(checks: pl.DataFrame) -> Section | None:
+    """What preflight found, when it is all there is."""
+    if checks.is_empty():
+        return None
+    counts = dict(checks.group_by("status").len().sort("status").iter_rows())
+    told = ", ".join(f"{n} {status}" for status, n in counts.items())
+    answer = f"Preflight made {checks.height} checks: {told}."
+    return Section(
+        "preflight", "Is the cluster ready to be measured?", answer, [], [], [_checks_table(checks)]
+    )
+
+
+def _checks_table(checks: pl.DataFrame) -> Table:
+    return table("preflight checks", checks.select("name", "status", "found", "needed", "hint"), "checks")
 
 
 def _observed(frames: Frames) -> pl.DataFrame:

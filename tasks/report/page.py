@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from tasks.analysis.answers import not_measured
 from tasks.analysis.verdicts import worst
-from tasks.charts.look import DARK_COLOURS, Caption, config
+from tasks.charts.look import DARK_COLOURS, DARK_STEP_RAMP, STEP_RAMP, Caption, config
 from tasks.records import TABLES
 from tasks.report.bundle import charting_bundle
 from tasks.report.evidence import failed_cards, failed_section, failed_vms, provenance, validity_section
@@ -25,6 +25,7 @@ from tasks.report.sections import Frames, Section, study_sections
 from tasks.report.tables import table
 
 _HERE = Path(__file__).parent
+_DARK = {**DARK_COLOURS, **dict(zip(STEP_RAMP, DARK_STEP_RAMP, strict=True))}
 _ON_FIRST_SCREEN = (
     "deploy",
     "boot",
@@ -51,6 +52,7 @@ def build_report(
     whole, caption = every_table(frames), caption_of(manifest)
     failed = failed_vms(whole)
     evidence = [failed_section(failed), validity_section(whole, caption)]
+    evidence_of_checks = [each for each in evidence if each is not None and each.anchor == "preflight"]
     sections = study_sections(whole, caption)
     shown = [*sections, *(section for section in evidence if section is not None)]
     return _render(
@@ -60,7 +62,8 @@ def build_report(
         verdict=_verdict(whole["batches"], manifest),
         reasons=_reasons(manifest),
         versions=_versions(manifest),
-        sentences=[section for section in sections if section.anchor in _ON_FIRST_SCREEN],
+        profile_name=(manifest.get("profile") or {}).get("name"),
+        sentences=[each for each in sections if each.anchor in _ON_FIRST_SCREEN] or evidence_of_checks,
         missing=not_measured(whole),
         sections=shown,
         cards=failed_cards(failed, objects_of_failed or {}),
@@ -138,7 +141,7 @@ def _chart_data(sections: Sequence[Section]) -> dict[str, Any]:
 def _charts_document(charts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """What the page's script draws: charts by element id, and the looks of both colour schemes."""
     specs = {name: {**chart, "config": {}} for name, chart in charts.items()}
-    return {"specs": specs, "light": config(), "dark": config(dark=True), "colours": DARK_COLOURS}
+    return {"specs": specs, "light": config(), "dark": config(dark=True), "colours": _DARK}
 
 
 def _verdict(batches: pl.DataFrame, manifest: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 import vl_convert
 
-from tasks.charts.look import DARK_COLOURS, Caption, config
+from tasks.charts.boot_steps import ramp
+from tasks.charts.look import DARK_COLOURS, DARK_STEP_RAMP, STEP_RAMP, Caption, config
 from tasks.charts.pictures import VEGA_LITE, png, svg
 from tasks.report import build_report
 from tasks.report.sections import study_sections
@@ -128,6 +129,34 @@ def test_a_run_without_measurements_says_so() -> None:
     assert charts_of(page) == {}
 
 
+def test_a_run_of_preflight_alone_shows_what_it_found() -> None:
+    checks = [
+        {"world": "virtual", "name": name, "status": status}
+        for name, status in (("api", "ok"), ("capacity", "ok"), ("canary", "skipped"))
+    ]
+    page = build_report({"checks": frame("checks", checks)}, MANIFEST)
+    assert "Nothing was measured." in page
+    assert "Preflight made 3 checks: 2 ok, 1 skipped." in page[: page.index('<section id="preflight">')]
+    assert "canary" in page
+
+
+def test_the_first_screen_names_the_profile(page: str) -> None:
+    first_screen = page[: page.index("<section")]
+    assert f"profile {MANIFEST['profile']['name']} · {MANIFEST['cluster']}" in first_screen
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((100, 200, 400), "if every larger batch confirms it."),
+        ((3200, 6000), "confirms it; growth of 6,000 over 3,200 VMs is compared with 1.875."),
+    ],
+)
+def test_steps_that_are_no_doublings_are_named_where_there_are_any(sizes: tuple[int, ...], said: str) -> None:
+    sections = study_sections(made_up(sizes, stages=("deploy",)), Caption("virtual", "x"))
+    assert any(line.endswith(said) for line in sections[0].method)
+
+
 def test_a_stage_in_which_no_vm_got_anywhere_still_has_its_report() -> None:
     frames = made_up((2,), stages=("boot",))
     batches = frames["batches"].with_columns(
@@ -195,3 +224,21 @@ def test_text_and_marks_stand_out_in_both_schemes(dark: bool, back: str) -> None
     assert all(_contrast(text, back) >= 4.5 for text in texts)
     marks = DARK_COLOURS.values() if dark else DARK_COLOURS.keys()
     assert all(_contrast(mark, back) >= 3 for mark in marks)
+
+
+@pytest.mark.parametrize("colours", [STEP_RAMP, DARK_STEP_RAMP])
+def test_steps_that_follow_each_other_grow_lighter(colours: tuple[str, ...]) -> None:
+    lights = [_luminance(colour) for colour in colours]
+    assert lights == sorted(lights)
+    assert len(set(colours)) == len(colours)
+
+
+def test_no_colour_of_a_step_is_replaced_twice_for_the_dark_scheme() -> None:
+    assert set(STEP_RAMP).isdisjoint(DARK_STEP_RAMP)
+    assert set(STEP_RAMP).isdisjoint(DARK_COLOURS.values())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9, 12])
+def test_any_number_of_steps_has_its_colours(n: int) -> None:
+    assert len(ramp(n)) == n
+    assert len(set(ramp(n))) == min(n, len(STEP_RAMP))
