@@ -30,6 +30,7 @@ from infra.results.manifest import check_run_id
 from infra.results.open import open_store
 from infra.settings import prefect_api_url
 from tasks.run import RunRequest, new_run_id
+from tasks.tuning_snapshot import is_in_force, read_snapshot
 
 INTERRUPTED = 130
 
@@ -59,10 +60,20 @@ def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
     if before is not None:
         click.echo(headline(request), err=True)
     outcome = before or conducted(request, no_prefect)
+    tell_of_tuning(request)
     if outcome is None:
         return INTERRUPTED
     show(outcome, request, as_json)
     return outcome.exit_code
+
+
+def tell_of_tuning(request: RunRequest) -> None:
+    """What tuning set on a cluster that outlives the run stays: say how to take it back."""
+    if request.cluster.partition(":")[0] == "virtual":
+        return
+    if is_in_force(read_snapshot(open_store(request.store, writable=False), request.run_id)):
+        command = shlex.join(["virtscale", "revert", request.run_id, "--store", request.store])
+        click.echo(f"tuning stays in force; to take it back: {command}", err=True)
 
 
 def requested(options: Mapping[str, Any]) -> RunRequest:

@@ -22,7 +22,7 @@ def test_who_finds_another_process_at_work_leaves_its_objects_alone(virtscale: C
     assert answer.code == 1
     assert "error: deploy 1: " in answer.err
     assert "another process is at work" in answer.err
-    assert stages(store) == ["preflight", "golden-image"]
+    assert stages(store) == ["preflight", "tuning", "golden-image"]
 
 
 def test_a_report_of_what_is_no_run_id_is_refused(virtscale: Call, tmp_path: Path) -> None:
