@@ -34,7 +34,10 @@ class OwnCluster(Part):
     )
     osds: int | None = Field(None, ge=3, le=100_000, description="OSDs of the Ceph cluster")
     osd_gib_per_s: float | None = Field(
-        None, gt=0, le=1e3, description=f"what one OSD gives, GiB per second; left out: {OSD_GIB_PER_S}"
+        None,
+        gt=0,
+        le=1e3,
+        description=f"what one OSD gives for long, GiB per second; left out: {OSD_GIB_PER_S}",
     )
     golden_sources: int | None = Field(
         None,
@@ -65,6 +68,7 @@ STANDS_FOR = {
     "cores": ("nodes.cpu",),
     "memory_gib": ("nodes.memory_gib",),
     "max_pods": ("nodes.max_pods",),
+    "osds": ("ceph.osds",),
     "golden_sources": ("golden_sources",),
     "kubevirt": ("rates.virt_api", "rates.virt_controller", "rates.virt_handler"),
     "provisioner": ("rates.provisioner",),
@@ -76,8 +80,10 @@ STANDS_FOR = {
     "pod_start_s": ("kubelet.start_s",),
     "boot_s": ("guest.boot_work_s",),
     "api_latency_s": ("api.latency_s",),
+    "osds": ("ceph.osds",),
+    "osd_gib_per_s": ("ceph.media_gib_per_s",),
 }
-"""Key of `[cluster]` to constants; NIC and OSDs become the bandwidth that boots share."""
+"""Key of `[cluster]` to constants; links and OSDs are also the bandwidth that boots share."""
 
 
 def spread_out(own: OwnCluster, values: dict[str, Any], where: str, model: type[BaseModel]) -> dict[str, Any]:
@@ -121,6 +127,8 @@ def _constants_of(own: OwnCluster, nodes: Mapping[str, Any]) -> Iterator[tuple[s
         value = getattr(own, key)
         for path in paths if value is not None else ():
             yield key, path, value.model_dump() if isinstance(value, Rate) else value
+    if own.nic_gbit_per_s is not None:
+        yield "nic_gbit_per_s", "ceph.node_gib_per_s", round(own.nic_gbit_per_s * GIB_PER_GBIT, 3)
     storage = _storage_gib_per_s(own, own.nodes or nodes.get("workers", WORKERS))
     if storage is not None:
         yield "osds" if own.osds else "nic_gbit_per_s", STORAGE, storage

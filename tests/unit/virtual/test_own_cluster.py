@@ -60,3 +60,8 @@ def test_only_what_a_file_states_is_stated() -> None:
     found = described({"cluster": {"attach_s": 3}, "kubelet": {"parallel": 4}}, "x")
     assert {"attach.attach_s", "kubelet.parallel"} == set(stated(found)) - {"assumptions"}
     assert value_of(found, "attach.attach_s") == 3
+
+
+def test_osds_and_links_are_those_of_the_io_stage_too() -> None:
+    found = described({"cluster": {"osds": 40, "nic_gbit_per_s": 10}}, "x")
+    assert (found.ceph.osds, found.ceph.node_gib_per_s) == (40, pytest.approx(1.164))
