@@ -23,7 +23,8 @@ export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api fidelity \
-	prove-compare prove-kills prove-parsers lock testbed-build testbed-up testbed-down distclean
+	prove-compare prove-kills prove-parsers lock testbed-build testbed-up testbed-down rgw-install rgw-up \
+	rgw-down test-rgw prove-rgw bench-store distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -106,6 +107,24 @@ prove-kills: $(READY) ## 20 runs killed with -9 and resumed equal an undisturbed
 
 prove-parsers: $(READY) ## 10,000 times damaged, each tool's output is refused or still right
 	@$(BIN)/python -m tests.benchmarks.prove_parsers
+
+rgw-install: $(READY) ## install Debian's Ceph packages where they are missing (root)
+	@$(BIN)/python -m infra.rgw install
+
+rgw-up: rgw-install ## start a real Ceph RGW (S3) on this machine
+	@$(BIN)/python -m infra.rgw up
+
+rgw-down: $(READY) ## stop that RGW and forget its data
+	@$(BIN)/python -m infra.rgw down --wipe
+
+test-rgw: rgw-install ## the tests that need a real RGW (they start one of their own)
+	@$(BIN)/python -m pytest -q -m rgw $(PYTEST_ARGS)
+
+prove-rgw: rgw-install ## races, 50 kills and outages on a real RGW (writes docs/rgw.md)
+	@$(BIN)/python -m tests.benchmarks.prove_rgw
+
+bench-store: rgw-install ## what results cost on a real RGW: requests, bytes, wall time
+	@$(BIN)/python -m tests.benchmarks.bench_s3
 
 lock: $(READY) ## resolve pyproject.toml again into requirements.lock
 	@$(BIN)/uv $(LOCK) --upgrade

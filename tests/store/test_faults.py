@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from infra import settings
 from infra.errors import InUse, StageError, StoreAway, StoreError
 from infra.results import s3, uploads
 from infra.results.commits import run_folders
 from infra.results.open import open_store, spool_folder
 from infra.results.run_results import open_results
 from infra.results.s3 import S3Store
+from infra.results.s3_client import parse_address
 from infra.results.uploads import upload_cost, uploading, waiting_writes
 from infra.testbed import pki
 from tasks.records import TABLES
@@ -37,8 +39,8 @@ def proxy(broken_way: Proxy, moto_bucket: str, monkeypatch: pytest.MonkeyPatch) 
     broken_way.plan = always(PASS)
     broken_way.drop.clear()
     monkeypatch.setenv("AWS_ENDPOINT_URL", broken_way.address)
-    monkeypatch.setenv("VIRTSCALE_S3_TIMEOUT_S", "1")
-    monkeypatch.setenv("VIRTSCALE_S3_AWAY_S", "3")
+    monkeypatch.setenv("VIRTSCALE_S3_TIMEOUT_S", "5")
+    monkeypatch.setenv("VIRTSCALE_S3_AWAY_S", "5")
     monkeypatch.setattr(s3, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(uploads, "FIRST_PAUSE_S", 0.05)
     return broken_way
@@ -87,7 +89,11 @@ def test_a_store_that_does_not_come_back_is_away(store: S3Store, proxy: Proxy) -
         store.get("k")
 
 
-def test_a_store_that_does_not_answer_in_time_is_away(store: S3Store, proxy: Proxy) -> None:
+def test_a_store_that_does_not_answer_in_time_is_away(
+    proxy: Proxy, moto_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTSCALE_S3_TIMEOUT_S", "1")
+    store = S3Store(parse_address(f"s3://{moto_bucket}/p"), settings.s3())
     proxy.plan = always(HANG)
     store.hurry(True)
     with pytest.raises(
