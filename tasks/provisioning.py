@@ -158,6 +158,9 @@ class Clones:
     def caught_up(self, ns: int) -> None:
         """What a watch missed has been told: what was not decided meanwhile is decided now."""
         for i in self.batch.where(""):
+            if not self.stopped[i]:
+                # it may have said Stopped, and no more, while nobody looked
+                self.left[i] = ns
             self._check(i, ns)
 
     def _check(self, i: int, ns: int) -> None:

@@ -53,16 +53,17 @@ def test_without_faults_every_record_is_within_its_bound_and_no_reason_is_named(
     assert wide <= {"boot vmi_scheduled", "boot running", "boot ip_known"}
 
 
+ALL = ("deploy", "delete", "boot", "stop")
 EXPECTED = {
     "clone-fallback": {"deploy": ["clone_fallback"]},
     "node-lost": {"boot": ["node_lost"]},
     "watch-gone": {"deploy": ["watch_gap"], "boot": ["watch_gap"]},
     "watch-ends": {},
-    "throttle": dict.fromkeys(("deploy", "delete", "boot", "stop"), ["throttled"]),
-    "webhook-errors": dict.fromkeys(("deploy", "delete", "boot", "stop"), ["server_errors"]),
+    "throttle": {stage: ["throttled"] for stage in ALL},
+    "webhook-errors": {stage: ["server_errors"] for stage in ALL},
     "slow-snapshots": {"deploy": ["slow_storage"]},
     "foreign-load": {"boot": ["foreign_load"]},
-    "api-slow": {"deploy": ["api_slow"], "boot": ["api_slow"], "stop": ["api_slow"], "delete": ["api_slow"]},
+    "api-slow": {stage: ["api_slow"] for stage in ALL},
     "never-boots": {"boot": ["vm_not_ok"]},
     "clone-fails": {"deploy": ["vm_not_ok", "clone_failed"]},
 }
