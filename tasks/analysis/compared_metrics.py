@@ -17,6 +17,9 @@ Frames = Mapping[str, pl.DataFrame]
 TABLES_READ = ("batches", "percentiles", "io_cells", "latency_runs")
 """The tables that `readings_of` looks at."""
 
+TOOL_STEP_US = 1.0
+"""Latency tools count in whole microseconds: 6 and 7 us may be next to no difference."""
+
 SHOWN_PERCENTILES = {"deploy": ("p50_s", "p99_s"), "boot": ("p50_s", "p99_s"), "delete": (), "stop": ()}
 _IO = {
     "iops": ("IOPS", "io_rate", "IOPS", True),
@@ -78,4 +81,4 @@ def _of_latency(frames: Frames) -> Found:
         return
     rows = runs.group_by("tool", "segment").agg(pl.col("max_us").max()).sort("tool", "segment")
     for tool, segment, max_us in rows.iter_rows():
-        yield Metric(f"{tool} max", "jitter", "us"), (0, segment + 1), Reading(max_us)
+        yield Metric(f"{tool} max", "jitter", "us"), (0, segment + 1), Reading(max_us, None, TOOL_STEP_US)
