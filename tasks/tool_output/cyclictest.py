@@ -29,9 +29,10 @@ from tasks.tool_output.threads import (
 TOOL = "cyclictest"
 
 _NSECS = re.compile(r"--nsecs|-[A-Za-z]*N[A-Za-z]*")
-_ROW = re.compile(rb"^(\d{6,}) (\d+(?:\t\d+)*)\s*$", re.MULTILINE)
+_ROW = re.compile(rb"^(\d{6,12}) (\d{1,18}(?:\t\d{1,18})*)\s*$", re.MULTILINE)
 _FOOT = re.compile(
-    rb"^# (Total|Min Latencies|Avg Latencies|Max Latencies|Histogram Overflows):((?: \d+)+)", re.MULTILINE
+    rb"^# (Total|Min Latencies|Avg Latencies|Max Latencies|Histogram Overflows):((?: \d{1,18})+)\s*$",
+    re.MULTILINE,
 )
 
 

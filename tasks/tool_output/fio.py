@@ -150,6 +150,7 @@ def _run(document: Document, notes: tuple[Note, ...]) -> FioRun:
         document.wrong("\x1ffio version", "a version like fio-3.33 is expected")
     rows = "client_stats" if "client_stats" in root else "jobs"
     shared = _options(document, root, "global options", "")
+    _refuse_merged_rows(document, listing(document, root, rows))
     jobs = [
         _job(document, row, under(rows, i), shared) for i, row in enumerate(listing(document, root, rows))
     ]
@@ -163,6 +164,14 @@ def _run(document: Document, notes: tuple[Note, ...]) -> FioRun:
         jobs=kept,
         notes=notes,
     )
+
+
+def _refuse_merged_rows(document: Document, rows: list[Any]) -> None:
+    """A lost piece between two rows makes one of both, with every key twice."""
+    parts = [part for row in rows if isinstance(row, dict) for part in row.values() if isinstance(part, dict)]
+    document.check_repeats("jobname", len(rows))
+    for key in ("clat_ns", "io_bytes", "bw_bytes"):
+        document.check_repeats(key, sum(key in part for part in parts))
 
 
 def _refuse_a_sum(document: Document, jobs: tuple[FioJob, ...], path: str) -> None:

@@ -26,8 +26,11 @@ TOOL = "oslat"
 BUCKETS = 32
 CLOCK_SLACK_S = 2.0
 
+_NUMBER = rb"\d{1,18}(?:\.\d{1,9})?"
 _ROW = re.compile(
-    rb"^\s+(\d+|Minimum|Average|Maximum|Duration)(?: \(us\))?:\s+([\d. ]+?)(?: \(.*\))?$", re.MULTILINE
+    rb"^\s+(\d{1,9}|Minimum|Average|Maximum|Duration)(?: \(us\))?:\s+"
+    rb"(" + _NUMBER + rb"(?: " + _NUMBER + rb")*)(?: \(.*\))?$",
+    re.MULTILINE,
 )
 _UNSUPPORTED = ("-B", "--bias", "-W", "--bucket-width")
 

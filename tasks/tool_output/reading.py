@@ -31,6 +31,15 @@ class Document:
             position = f"line {self.lines_before + error.lineno} column {error.colno}"
             raise ToolOutputError(tool, position, f"not JSON: {error.msg}{saying(data)}") from error
 
+    def check_repeats(self, key: str, times: int) -> None:
+        """Refuse an object that has a key twice, as damage leaves it: JSON readers keep the last silently.
+
+        `times` is how often the key is in what was read.
+        """
+        found = self._data.count(b'"%s"' % key.encode())
+        if found != times:
+            self.wrong("", f'"{key}" is there {found} times, {times} are read: an object has it twice')
+
     def wrong(self, path: str, problem: str) -> NoReturn:
         """Refuse the document for what stands at `path`."""
         raise ToolOutputError(self.tool, self.position(path), problem)

@@ -24,7 +24,8 @@ QUARTER_OF_AN_HOUR_S = 900
 FURTHEST_ZONE_S = 14 * 3600
 
 _ROW = re.compile(
-    rb"metrc: \[\d+\] (?P<name>\S+) +(?P<ops>\d+) +(?P<wall>[\d.]+)(?: +[\d.]+){5} +(?P<rss>\d+)\s*$",
+    rb"metrc: \[\d+\] (?P<name>\S+) +(?P<ops>\d{1,18}) +(?P<wall>\d{1,12}(?:\.\d{1,9})?)"
+    rb"(?: +[\d.]+){5} +(?P<rss>\d{1,18})\s*$",
     re.MULTILINE,
 )
 MOST_OPENINGS = 100

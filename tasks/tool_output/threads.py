@@ -22,7 +22,8 @@ class ThreadLatency:
     samples; they are over all `n`. `overflow` samples were counted but lie at or above
     `overflow_from_ns`, outside `bins`. `bins` and `overflow` are None when the tool kept no histogram.
     `confirmed` says that a second output of the same run (the console) agreed: without it, damage to a
-    histogram that has an overflow may stay unseen.
+    histogram that has an overflow may stay unseen. jitterdebugger's console does not say how many
+    samples it binned: with an overflow, only a digest protects that.
     """
 
     thread: int
@@ -134,6 +135,7 @@ def bins_of(found: Mapping[int, int], scale: Scale) -> Histogram:
 
 def thread_numbers(document: Document, holder: Mapping[str, Any], key: str) -> list[int]:
     """The threads 0, 1, 2 ... that have to be there, at least one."""
+    document.check_repeats("histogram", len(holder))
     numbers = list(holder)
     document.check(
         bool(numbers) and numbers == [str(i) for i in range(len(numbers))],
@@ -154,8 +156,9 @@ class ConsoleThread(NamedTuple):
 
 
 _LINE = re.compile(
-    rb"T:\s*(?P<thread>\d+) \(\s*\d+\) (?:A:\s*(?P<cpu>\d+)|P:\s*\d+ I:\s*\d+) C:\s*(?P<n>\d+)"
-    rb" Min:\s*(?P<min>\d+) (?:Act:\s*\d+ )?Avg:\s*(?P<avg>[\d.]+) Max:\s*(?P<max>\d+)"
+    rb"T:\s*(?P<thread>\d{1,6}) \(\s*\d+\) (?:A:\s*(?P<cpu>\d{1,6})|P:\s*\d+ I:\s*\d+) C:\s*(?P<n>\d{1,18})\b"
+    rb" Min:\s*(?P<min>\d{1,18}) (?:Act:\s*\d+ )?Avg:\s*(?P<avg>\d{1,18}(?:\.\d{1,9})?)"
+    rb" Max:\s*(?P<max>\d{1,18})\b"
 )
 
 

@@ -64,7 +64,7 @@ CASES = [
     ),
     Case(partial(parse_jitterdebugger, cpus=[1]), "jitterdebugger/affinity-cpu1.results.json"),
     Case(partial(parse_jitterdebugger, cpus=[0, 1]), "jitterdebugger/l50.results.json"),
-    Case(parse_jitterdebugger, "jitterdebugger/break50.results.invalid-json.json"),
+    Case(partial(parse_jitterdebugger, cpus=[0, 1]), "jitterdebugger/break50.results.invalid-json.json"),
     Case(without_console(parse_jitter_samples), "jitterdebugger/l50.samples.raw"),
     Case(parse_cyclictest, "rt-tests/cyclictest-h100.json", "rt-tests/cyclictest-h100.stdout.txt"),
     Case(parse_cyclictest, "rt-tests/cyclictest-nohist.json", "rt-tests/cyclictest-nohist.stdout.txt"),

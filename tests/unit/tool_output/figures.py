@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tasks.analysis.histograms import fio_percentiles_ns, percentile_bin, total
 from tasks.tool_output.cyclictest import CyclictestRun
 from tasks.tool_output.fio import FioDirection, FioRun
+from tasks.tool_output.fio_verdict import FioExpectation, judge
 from tasks.tool_output.jitterdebugger import JitterRun, JitterSample
 from tasks.tool_output.l2reflect import L2ReflectRun
 from tasks.tool_output.oslat import OslatRun
@@ -62,9 +63,10 @@ def moved(before: dict[str, Figure], after: dict[str, Figure]) -> list[str]:
 def _fio(run: FioRun) -> Figures:
     yield "finished_ms", Figure(run.finished_ms, None)
     yield "jobs", Figure(len(run.jobs))
+    complete = judge(run, FioExpectation()).verdict == "complete"
+    # damage may feign a failure, never hide one
+    yield "complete", Figure(float(complete), None if complete else 0)
     for i, job in enumerate(run.jobs):
-        # damage may feign a failure, never hide one
-        yield f"{i}.ok", Figure(float(not job.error), 0 if job.error else None)
         for name, each in (("read", job.read), ("write", job.write), ("trim", job.trim)):
             if each and (each.clat.n or not job.error):
                 yield from (
@@ -112,11 +114,12 @@ def _thread(each: ThreadLatency, unit_ns: int, tool: str) -> Figures:
     yield "mean_ns", Figure(each.mean_ns, digit if known else None)
     yield "cpu", Figure(each.cpu, None)
     if each.bins is not None:
-        yield "overflow", Figure(each.overflow, 0 if known else None)
-        yield "binned", Figure(total(each.bins), 0 if known else None)
+        cut = bool(each.overflow) and not whole
+        yield "overflow", Figure(each.overflow, None if cut else 0)
+        yield "binned", Figure(total(each.bins), None if cut else 0)
         for q in QUANTILES:
             at = percentile_bin(each.bins, q, each.overflow or 0)
-            slack = 0 if whole else each.n * digit if known else None
+            slack = 0 if whole else None if cut else each.n * digit
             yield f"p{q:g}", Figure(None if at is None else at.lower_ns, slack)
 
 
@@ -129,8 +132,8 @@ def _oslat(run: OslatRun) -> Figures:
 def _l2reflect(run: L2ReflectRun) -> Figures:
     yield "rounds", Figure(run.rounds)
     yield "warm_up", Figure(run.warm_up)
-    yield "overflow", Figure(run.overflow)
-    yield "binned", Figure(total(run.bins))
+    yield "overflow", Figure(run.overflow, None)
+    yield "in buckets", Figure(total(run.bins) + run.overflow)
     yield "min_ns", Figure(run.min_ns, 10_000)
     yield "max_ns", Figure(run.max_ns, None)
     yield "mean_ns", Figure(run.mean_ns, None)
