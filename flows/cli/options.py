@@ -19,8 +19,8 @@ store_option = click.option(
     "--store",
     default=DEFAULT_STORE,
     show_default=True,
-    metavar="FOLDER",
-    help="Folder (or bucket) of the results.",
+    metavar="FOLDER|s3://BUCKET/PREFIX",
+    help="Where the results are: a folder, or S3.",
 )
 cluster_option = click.option(
     "--cluster",

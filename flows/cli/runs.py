@@ -48,7 +48,7 @@ def runs(context: click.Context, *, store: str, as_json: bool) -> None:
 
 @runs.command("delete")
 @click.argument("run_id", metavar="RUN")
-@click.option("--store", metavar="FOLDER", help="Folder or s3://BUCKET/PREFIX of the results.")
+@click.option("--store", metavar="FOLDER|s3://BUCKET/PREFIX", help="Where the results are.")
 @yes_option
 @click.option("--forget-objects", is_flag=True, help="Also a run that left objects on its cluster.")
 @click.pass_context
