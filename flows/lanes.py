@@ -11,7 +11,7 @@ from flows.steps import Step
 MEASURED = ("deploy", "boot", "io", "latency")
 LONGEST_FIRST = ("boot", "io", "deploy", "latency")
 NODES = 100
-SMALL_VMS = 1_000
+SMALL_VMS = 2_000
 """Below so many VMs to measure, a process takes longer to start than it saves."""
 
 Lane = list[Step]
