@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -75,3 +76,31 @@ def test_findings_under_their_threshold_are_no_reason(finding: dict[str, object]
 def test_the_worst_verdict_wins() -> None:
     assert worst(["valid", "degraded", "valid"]) == "degraded"
     assert worst([]) == "valid"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"server_errors": 400}, "server_errors"),
+        ({"longest_outage_s": 6.0}, "api_unavailable"),
+        ({"api_answer_s": 1.5}, "api_slow"),
+        ({"connections_lost": 4}, "connection_lost"),
+        ({"clock_skew_s": 3.0}, "clock_skew"),
+        ({"nodes_lost": ("worker-1",)}, "node_lost"),
+        ({"foreign_changes": 1}, "foreign_change"),
+        ({"foreign_pods": 21}, "foreign_load"),
+        ({"refused_requests": 1}, "auth_expired"),
+        ({"clone_pace_s": 3.0, "one_clone_s": 1.0}, "slow_storage"),
+    ],
+)
+def test_a_disturbance_past_its_threshold_is_the_only_reason(changes: dict[str, Any], code: str) -> None:
+    _, reasons = verdict(replace(FINE, **changes), Limits())
+    assert [reason.partition(":")[0] for reason in reasons] == [code]
+
+
+def test_what_stays_at_its_threshold_is_no_reason() -> None:
+    facts = replace(
+        FINE, server_errors=320, longest_outage_s=5.0, api_answer_s=1.0, connections_lost=3,
+        clock_skew_s=2.0, foreign_pods=20, clone_pace_s=2.0, one_clone_s=1.0,
+    )  # fmt: skip
+    assert verdict(facts, Limits()) == ("valid", [])
