@@ -74,7 +74,7 @@ OPTIONS = {
     "a rate that never sends": (("--set", "boot.rate_per_s=1e-300"), "it must be greater than or equal to"),
     "a namespace of no name": (("--set", "namespace="), "namespace is ''; it must match pattern"),
     "a namespace that no cluster takes": (("--set", "golden_namespace=Ns_1"), "it must match pattern"),
-    "a disk smaller than the image": (("--set", "vm.disk_gib=15"), "vm.disk_gib is 15; a clone is at least as"),
+    "a disk smaller than the image": (("--set", "vm.disk_gib=15"), "vm.disk_gib is 15; a clone is at"),
     "an image of no kind": (("--set", "golden_image.url=ftp://a"), "golden_image.url is 'ftp://a'; it must"),
     "binary faults": (("--faults", "binary"), "faults binary: is not text in UTF-8 (byte 0)"),
     "an unknown option": (("--sed", "1"), "No such option '--sed'"),
