@@ -6,6 +6,7 @@ so nothing is added to what controllers do, except that they wait while the API 
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 
 from infra.cluster.kinds import NODE, POD, VM, VMI, Kind, kind_of
@@ -15,7 +16,7 @@ from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.draws import Draws
 from infra.cluster.virtual.faults import STRUCK, Fault, Moment
 from infra.cluster.virtual.hub import WatchStream
-from infra.errors import Gone, Throttled, Unavailable
+from infra.errors import Gone, NotFound, Throttled, Unavailable
 
 REFUSED_S = 0.05
 """A refused connection or request comes back that fast; assumption."""
@@ -174,14 +175,16 @@ class Weather:
         store, stamp = self._server.store, self._server.stamp()
         nodes = sorted(name for _, name in store.objects(NODE))
         for number in range(fault.pods):
-            node, name = nodes[number % len(nodes)], f"{FOREIGN}-{self._turn}-{number:05d}"
+            # by time: pods of a process that ended are still there
+            node, name = nodes[number % len(nodes)], f"{FOREIGN}-{self._loop.now_ns}-{number:05d}"
             store.create(foreign_pod(name, node), stamp)
             task = self._loop.create_task(self._plane.machines.burn(node, fault.for_s), name=name)
             self._load.append(task)
             self._at(fault.for_s, self._remove, name)
 
     def _remove(self, name: str) -> None:
-        self._server.store.delete(Ref(POD, "default", name), self._server.stamp(), grace_s=0)
+        with suppress(NotFound):
+            self._server.store.delete(Ref(POD, "default", name), self._server.stamp(), grace_s=0)
 
 
 def ready(server: ApiServer, node: str, status: str) -> None:
