@@ -8,6 +8,9 @@ from infra.results.manifest import check_run_id, manifest_key
 from infra.results.open import spool_folder
 from infra.results.port import ObjectStore
 
+DOCUMENTS = ("_tuning/", "_ledger/")
+"""Folders that hold one document per run, besides its manifest."""
+
 
 def delete_run(store: ObjectStore, run_id: str, tables: Iterable[str]) -> int:
     """Delete everything of a run, its manifest first, then its commits; returns how many objects went.
@@ -23,7 +26,7 @@ def delete_run(store: ObjectStore, run_id: str, tables: Iterable[str]) -> int:
     folders = [f"_commits/{run_id}/", state_prefix(run_id), f"reports/{run_id}/"]
     folders += [part_prefix(table, run_id, "") for table in sorted({*tables, *named})]
     keys = [manifest_key(run_id), *(key for folder in folders for key in store.keys(folder))]
-    keys.append(f"_ledger/{run_id}.json")
+    keys += [f"{folder}{run_id}.json" for folder in DOCUMENTS]
     for key in keys:
         store.delete(key)
     shutil.rmtree(spool_folder(store, run_id), ignore_errors=True)

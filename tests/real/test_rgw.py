@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import StoreError
+from infra.results.commits import read_commits
 from infra.results.manifest import read_manifest
 from infra.results.open import open_store
 from infra.results.read import scan
@@ -21,6 +22,7 @@ from tests.real.rgw import bucket, gateway
 from tests.store.contract import MakeStore, ObjectStoreContract, ResultsContract
 
 __all__ = ["bucket", "gateway"]
+STAGES = "preflight,golden-image,deploy,boot,report,clean"
 pytestmark = [pytest.mark.rgw, pytest.mark.timeout(300)]
 
 
@@ -45,7 +47,7 @@ def virtscale(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_line_does_everything_on_it(bucket: str, tmp_path: Path) -> None:
     store, folder = ["--store", f"s3://{bucket}/runs"], ["--store", str(tmp_path / "folder")]
-    run = ["run", "--profile", "smoke", "--no-prefect", "--run-id", "one", "--json"]
+    run = ["run", "--profile", "smoke", "--stages", STAGES, "--no-prefect", "--run-id", "one", "--json"]
     first, second = virtscale(*run, *store), virtscale(*run, *folder)
     assert [first.returncode, second.returncode] == [0, 0], first.stderr
     assert json.loads(first.stdout)["report"] == f"s3://{bucket}/runs/reports/one/report.html"
@@ -96,8 +98,11 @@ def test_wrong_credentials_are_named(
 
 
 def test_a_gateway_that_dies_in_a_run_and_comes_back_costs_nothing(gateway: Gateway, bucket: str) -> None:
+    store = f"s3://{bucket}/away"
+
     def outage() -> None:
-        time.sleep(3)
+        while not _has_deployed(store):
+            time.sleep(0.1)
         daemons.end(gateway.folder, daemons.RGW, 0.0)
         time.sleep(6)
         daemons.start_gateway(gateway)
@@ -105,11 +110,16 @@ def test_a_gateway_that_dies_in_a_run_and_comes_back_costs_nothing(gateway: Gate
     away = threading.Thread(target=outage)
     away.start()
     done = virtscale(
-        "run", "--profile", "small", "--no-prefect", "--run-id", "r", "--store", f"s3://{bucket}/away"
+        "run", "--profile", "small", "--stages", STAGES, "--run-id", "r", "--no-prefect", "--store", store
     )
     away.join()
     assert done.returncode == 0, done.stderr
-    store = open_store(f"s3://{bucket}/away")
-    batches = scan(store, "r", "batches", TABLES["batches"])
+    opened = open_store(store)
+    batches = scan(opened, "r", "batches", TABLES["batches"])
     assert set(batches["attempt"]) == {1}
-    assert (read_manifest(store, "r") or {})["verdict"] == "valid"
+    assert (read_manifest(opened, "r") or {})["verdict"] == "valid"
+
+
+def _has_deployed(store: str) -> bool:
+    commits = read_commits(open_store(store, writable=False), "r")
+    return any(each.cell.stage == "deploy" for each in commits)
