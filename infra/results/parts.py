@@ -96,7 +96,10 @@ def cut(rows: list[dict[str, Any]], *, last: bool) -> Iterator[list[dict[str, An
 
 def parquet_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> bytes:
     """One Parquet file of `rows` in their order, as they come from the spool (instants as text)."""
-    columns = [pa.array(_values(field, rows), field.type) for field in schema]
+    # As structs: Arrow takes the rows apart several times as fast as Python does.
+    fields = [pa.field(field.name, _spooled_type(field)) for field in schema]
+    columns = pa.array(rows, pa.struct(fields)).flatten()
+    columns = [_typed(column, field) for column, field in zip(columns, schema, strict=True)]
     # Measured times are all different: a dictionary of them costs a fifth more bytes and twice the time.
     repeating = [field.name for field in schema if not pa.types.is_floating(field.type)]
     sink = pa.BufferOutputStream()
@@ -106,8 +109,13 @@ def parquet_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> bytes:
     return body
 
 
-def _values(field: pa.Field, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    values = [row.get(field.name) for row in rows]
-    if pa.types.is_timestamp(field.type):
-        return [None if value is None else datetime.fromisoformat(value) for value in values]
-    return values
+def _spooled_type(field: pa.Field) -> pa.DataType:
+    return pa.string() if pa.types.is_timestamp(field.type) else field.type
+
+
+def _typed(column: pa.Array, field: pa.Field) -> pa.Array:
+    if not pa.types.is_timestamp(field.type):
+        return column
+    values = column.to_pylist()
+    instants = [None if value is None else datetime.fromisoformat(value) for value in values]
+    return pa.array(instants, field.type)
