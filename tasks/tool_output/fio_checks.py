@@ -14,7 +14,6 @@ from tasks.tool_output.reading import Document, integer, mapping, number, text, 
 QUARTER_OF_AN_HOUR_S = 900
 FURTHEST_ZONE_S = 14 * 3600
 PERCENTILE_LIST = "percentile_list"
-WHICH_PERCENTILES = {"clat_percentiles", "lat_percentiles", "slat_percentiles"}
 USUAL_PERCENTILES = [
     *(1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0),
     *(95.0, 99.0, 99.5, 99.9, 99.95, 99.99),
@@ -131,8 +130,8 @@ def _percentiles(
 ) -> tuple[tuple[float, int], ...]:
     """Those of fio that were asked for, without the padding keys 0.00 that fio 3.1 wrote."""
     if "percentile" not in found:
-        chosen = "bins" not in found and WHICH_PERCENTILES & options.keys()
-        document.check(bool(chosen), path, '"percentile" is missing, and no option took it away')
+        chosen = "bins" not in found and _took_away(options)
+        document.check(chosen, path, '"percentile" is missing, and no option took it away')
         return ()
     holder, inside = mapping(document, found, "percentile", path), under(path, "percentile")
     asked = _asked_percentiles(document, options)
@@ -146,6 +145,13 @@ def _percentiles(
     for key, (value, next_value) in zip(named[1:], pairwise(values), strict=True):
         document.check(value <= next_value, under(inside, key), "not in order")
     return tuple(zip(asked, values, strict=True))
+
+
+def _took_away(options: dict[str, str]) -> bool:
+    """Whether the options leave completion latencies without percentiles."""
+    if "clat_percentiles" in options:
+        return options["clat_percentiles"] == "0"
+    return bool({"lat_percentiles", "slat_percentiles"} & options.keys())
 
 
 def _asked_percentiles(document: Document, options: dict[str, str]) -> list[float]:

@@ -64,8 +64,9 @@ def _fio(run: FioRun) -> Figures:
     yield "finished_ms", Figure(run.finished_ms, None)
     yield "jobs", Figure(len(run.jobs))
     complete = judge(run, FioExpectation()).verdict == "complete"
-    # damage may feign a failure, never hide one
-    yield "complete", Figure(float(complete), None if complete else 0)
+    # damage may feign a failure, never hide one; what only a line of text or an option says is said once
+    written = any(job.error or job.total_errors for job in run.jobs)
+    yield "complete", Figure(float(complete), 0 if written else None)
     for i, job in enumerate(run.jobs):
         for name, each in (("read", job.read), ("write", job.write), ("trim", job.trim)):
             if each and (each.clat.n or not job.error):
