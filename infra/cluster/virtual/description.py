@@ -69,9 +69,7 @@ class Api(Part):
     watch_lag_s: float = Field(
         0.02, description="change to watch event, seconds; measured on a testbed (13 to 21 ms)"
     )
-    history: int = Field(
-        2000, ge=10, description="changes kept per kind for watches that resume; assumption"
-    )
+    history: int = Field(2000, ge=10, description="changes kept per kind for watches that resume; assumption")
     normal_events: bool = Field(
         False,
         description="whether Normal Events are stored, not only charged for; assumption (nothing reads them)",

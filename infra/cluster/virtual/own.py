@@ -80,7 +80,6 @@ STANDS_FOR = {
     "pod_start_s": ("kubelet.start_s",),
     "boot_s": ("guest.boot_work_s",),
     "api_latency_s": ("api.latency_s",),
-    "osds": ("ceph.osds",),
     "osd_gib_per_s": ("ceph.media_gib_per_s",),
 }
 """Key of `[cluster]` to constants; links and OSDs are also the bandwidth that boots share."""

@@ -93,4 +93,3 @@ def _summary(batches: list[dict[str, Any]], stage: str, after: str) -> dict[str,
     first = of[stage]
     keys = ("stage", "batch", "n", "n_ok", "end_to_end_s")
     return {**{key: first[key] for key in keys}, "repeat": 1, f"{after}_s": of[after]["end_to_end_s"]}
-
