@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.cluster.kinds import NAMESPACE, VM, Kind
 from infra.cluster.port import Object, Ref, WatchBatch, WatchEvent
-from infra.cluster.virtual.hub import Change, Hub
+from infra.cluster.virtual.hub import Hub
 from infra.cluster.virtual.loop import VirtualLoop, new_loop
 from infra.cluster.virtual.selectors import predicate
 from infra.cluster.virtual.store import Store
@@ -75,7 +75,7 @@ async def _shared(loop: VirtualLoop) -> int:
 def _to_hub(hub: Hub, store: Store, kind: Kind, change: tuple[str, Object, Object | None]) -> None:
     if kind is VM:
         what, obj, before = change
-        hub.publish(Change(store.resource_version, WatchEvent(what, obj), before))
+        hub.publish((store.resource_version, WatchEvent(what, obj), before))
 
 
 async def _read(stream: AsyncIterator[WatchBatch]) -> int:

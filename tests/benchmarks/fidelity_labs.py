@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from infra.cluster.kinds import NODE, POD, PVC, SNAPSHOT, VMI
 from infra.cluster.port import Cluster, Object, Scope, list_all
-from infra.cluster.virtual.description import Description, Rate, described, load_description
+from infra.cluster.virtual.description import Description, described, load_description
 from infra.cluster.virtual.faults import FaultPlan
 from infra.cluster.virtual.limits import TokenBucket
 from infra.cluster.virtual.runtime import VirtualCluster
@@ -175,25 +176,26 @@ class Launches:
 def launches(description: Description, seed: int, vmis: int) -> Launches:
     """Ask for `vmis` instances at the description's rate and wait until all run."""
     with virtual_cluster(description, seed) as cluster:
-        counted = _count_calls(cluster, description.rates.virt_controller)
+        counted = _count_calls(cluster, "virt_controller")
         cluster.open(None)
         longest_s, per_node = cluster.run(_launches(cluster, vmis))
         return Launches(longest_s, sum(bucket.calls for bucket in counted) / vmis, per_node)
 
 
-def _count_calls(cluster: VirtualCluster, rate: Rate) -> list[CountedBucket]:
-    """Count the calls of the component that has this rate, from now on."""
-    make, buckets = cluster.plane.client, list[CountedBucket]()
+def _count_calls(cluster: VirtualCluster, component: str) -> list[CountedBucket]:
+    """Count the calls of a component's clients that are made from now on."""
+    rates, buckets = cluster.plane.rates, list[CountedBucket]()
+    make = rates.client
 
-    def client(asked: Rate) -> Cluster:
-        made = cluster.server.client(asked)
-        if asked is not rate:
-            return make(asked)
-        made.bucket = CountedBucket(asked.qps if cluster.description.limits_on else 0, asked.burst)
-        buckets.append(made.bucket)
-        return made
+    def client(asked: str, instance: str = "", replicas: int = 1) -> Cluster:
+        made: Any = make(asked, instance, replicas)
+        if asked == component:
+            rate, limits_on = rates.rate(asked, instance), cluster.description.limits_on
+            made.bucket = CountedBucket(rate.qps * replicas if limits_on else 0, rate.burst * replicas)
+            buckets.append(made.bucket)
+        return made  # type: ignore[no-any-return]
 
-    cluster.plane.client = client
+    rates.client = client  # type: ignore[method-assign]
     return buckets
 
 
