@@ -9,7 +9,9 @@ import click
 from flows.cli.options import cluster_option, store_option
 from infra.errors import VirtscaleError
 from infra.prefect_server import find_server, home, is_healthy, stop_server
+from infra.results.folder import FolderStore
 from infra.results.open import open_store
+from infra.results.port import ObjectStore
 from infra.settings import prefect_api_url
 from infra.world import WorldSpec, open_world
 from tasks.run import new_run_id
@@ -73,7 +75,15 @@ def store_line(store: str) -> str:
     """
     if "://" not in store and not Path(store).expanduser().exists():
         return f"{store}: made by the first run"
-    return open_store(store).address("")
+    opened = open_store(store)
+    return opened.address("") if isinstance(opened, FolderStore) else s3_line(opened)
+
+
+def s3_line(store: ObjectStore) -> str:
+    """Where an S3 store is; that it was opened says that bucket, rights, clock and conditions are right."""
+    options = store.scan_options()
+    where = f"{options['aws_endpoint_url']}, region {options['aws_region']}"
+    return f"{store.address('')} at {where}: list, read, write, delete and conditional writes work"
 
 
 def cluster_line(cluster: str) -> str:
