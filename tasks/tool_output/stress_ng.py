@@ -117,6 +117,11 @@ def _compose(data: bytes) -> yaml.Node:
         raise ToolOutputError(TOOL, "line 1", "not YAML of stress-ng: nested too deeply") from error
     if root is None:
         raise ToolOutputError(TOOL, "line 1", "nothing was written")
+    if not data.rstrip().endswith(b"\n..."):
+        line = data.count(b"\n") + 1
+        raise ToolOutputError(
+            TOOL, f"line {line}", "cut off: stress-ng ends its file with a line of three dots"
+        )
     return root
 
 
@@ -207,7 +212,9 @@ def _check_clock(system: _Mapping) -> None:
 
 def _check_console(console: bytes, stressors: tuple[Stressor, ...]) -> None:
     """The table on the console has the same counts, seconds and memory, when there is one."""
-    shown = {row["name"].decode(): row for row in _ROW.finditer(console)}
+    shown = {row["name"].decode(errors="replace"): row for row in _ROW.finditer(console)}
+    if shown and len(shown) != len(stressors):
+        raise ToolOutputError(TOOL, "metrics", f"{len(stressors)} stressors, the console shows {len(shown)}")
     for each in stressors if shown else ():
         row = shown.get(each.name)
         same = (

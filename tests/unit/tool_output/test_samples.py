@@ -235,9 +235,14 @@ def test_stress_ngs_date_stays_text() -> None:
 
 
 def test_stress_ng_without_metrics_is_refused() -> None:
-    body = data("stress-ng/metrics.yaml").split(b"metrics:")[0]
+    body = data("stress-ng/metrics.yaml").split(b"metrics:")[0] + b"...\n"
     with pytest.raises(ToolOutputError, match="metrics is missing"):
         parse_stress_ng(body)
+
+
+def test_stress_ng_cut_off_between_two_stressors_is_refused() -> None:
+    with pytest.raises(ToolOutputError, match="line 48: cut off"):
+        parse_stress_ng(data("stress-ng/metrics.yaml").split(b"    - stressor: timer")[0])
 
 
 def test_stress_ngs_own_doubts_are_kept() -> None:
