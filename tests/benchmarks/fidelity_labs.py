@@ -195,7 +195,7 @@ def _count_calls(cluster: VirtualCluster, component: str) -> list[CountedBucket]
             buckets.append(made.bucket)
         return made  # type: ignore[no-any-return]
 
-    rates.client = client  # type: ignore[method-assign]
+    rates.client = client  # type: ignore[method-assign,assignment]
     return buckets
 
 
