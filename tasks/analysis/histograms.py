@@ -97,7 +97,7 @@ def percentile_bins(
 
     `overflow` samples lie above every bin. The rank is the exact nearest rank unless `rank` says else.
     """
-    cumulated = list(accumulate(each.count for each in bins))
+    cumulated = list(accumulate([count for _, _, count in bins]))
     n = (cumulated[-1] if cumulated else 0) + overflow
     if not n:
         return [None] * len(quantiles)
