@@ -1,7 +1,7 @@
 """PURE. Which steps of a run may be taken side by side: stages of a virtual cluster, each on its own copy.
 
 A lane is the steps of one stage in order. Lanes of one leg run side by side, legs one after the other:
-preparations | deploys, boot storms, IO, latency | report | clean.
+preflight | tuning | golden image | deploys, boot storms, IO, latency | report, clean.
 """
 
 from itertools import groupby
@@ -9,7 +9,8 @@ from itertools import groupby
 from flows.steps import Step
 
 MEASURED = ("deploy", "boot", "io", "latency")
-LONGEST_FIRST = ("boot", "io", "deploy", "latency")
+CLOSING = ("report", "clean")
+LONGEST_FIRST = ("boot", "io", "deploy", "latency", *CLOSING)
 NODES = 100
 SMALL_VMS = 2_000
 """Below so many VMs to measure, a process takes longer to start than it saves."""
@@ -19,22 +20,32 @@ Leg = list[Lane]
 
 
 def legs_of(steps: list[Step]) -> list[Leg]:
-    """The legs of a run; a stage that prepares or closes is a leg of its own."""
+    """The legs of a run: what prepares is a leg of its own, as is what reads and takes away in the end."""
     stages = [list(of_stage) for _, of_stage in groupby(steps, key=lambda step: step.stage)]
     legs: list[Leg] = []
     for lane in stages:
-        if legs and lane[0].stage in MEASURED and legs[-1][0][0].stage in MEASURED:
+        if legs and _together(legs[-1][0][0].stage, lane[0].stage):
             legs[-1].append(lane)
         else:
             legs.append([lane])
     return legs
 
 
-def processes_for(leg: Leg, processes: int) -> int:
-    """How many processes a leg is worth: 1 is this one."""
-    if len(leg) < 2 or sum(_vms(step) for lane in leg for step in lane) < SMALL_VMS:
-        return 1
-    return min(processes, len(leg))
+def _together(first: str, stage: str) -> bool:
+    return any(first in group and stage in group for group in (MEASURED, CLOSING))
+
+
+def processes_for(legs: list[Leg], processes: int) -> int:
+    """How many processes beside this one a run is worth; 0: it is small, or nothing goes side by side."""
+    lanes, vms = max(
+        ((len(leg), sum(_vms(step) for lane in leg for step in lane)) for leg in legs if _measures(leg)),
+        default=(0, 0),
+    )
+    return min(processes, lanes) if processes > 1 and lanes > 1 and vms >= SMALL_VMS else 0
+
+
+def _measures(leg: Leg) -> bool:
+    return leg[0][0].stage in MEASURED
 
 
 def by_work(leg: Leg) -> Leg:

@@ -8,9 +8,11 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -20,6 +22,9 @@ from flows.lanes import Lane, Leg, by_work
 from flows.steps import Step
 from infra.errors import StageError, VirtscaleError
 from tasks.run import RunRequest
+
+END_LIMIT_S = 10.0
+"""A process that was told twice to stop and does not is ended."""
 
 StepRunner = Callable[[RunRequest, Step], dict[str, Any]]
 
@@ -40,7 +45,7 @@ class StepProcess:
         context = multiprocessing.get_context("spawn")
         self._steps, steps = context.Pipe()
         self._life, life = context.Pipe()
-        self.peak_rss_mib = 0.0
+        self.peak_rss_mib = self.ended_s = 0.0
         self._ready = False
         self._process = context.Process(target=serve, args=(runner, steps, life), daemon=True)
         self._process.start()
@@ -60,7 +65,7 @@ class StepProcess:
             answer: Answer = self._steps.recv()
         except (EOFError, OSError) as error:
             raise StageError(f"{step.label}: its process ended; run the same command again") from error
-        self.peak_rss_mib = answer.peak_rss_mib
+        self.peak_rss_mib, self.ended_s = answer.peak_rss_mib, time.monotonic()
         if answer.error is not None:
             raise answer.error.__new__(answer.error, answer.text)
         return answer.summary or {}
@@ -78,7 +83,8 @@ class StepProcess:
     def close(self) -> None:
         """Let the process end."""
         self._steps.close()
-        self._process.join()
+        self._process.join(END_LIMIT_S)
+        self._process.kill()
         self._life.close()
 
 
@@ -110,12 +116,17 @@ def _die_with(life: Connection) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+HERE = ("report",)
+"""Stages whose step this process takes itself, in a thread."""
+
+
 class SideBySide:
-    """The lanes of a leg on some processes; `at` is the step of the first error."""
+    """Some processes for the lanes of a run; `at` is the step of the first error."""
 
     def __init__(self, processes: int, runner: StepRunner) -> None:
         self.at: Step | None = None
         self._stopping = False
+        self._runner = runner
         self._processes = [StepProcess(runner) for _ in range(processes)]
 
     @property
@@ -130,11 +141,14 @@ class SideBySide:
             VirtscaleError: the first one of any lane; the others were interrupted.
             KeyboardInterrupt: the user's; twice: the processes were told twice.
         """
-        lanes = deque(by_work(leg))
-        with ThreadPoolExecutor(len(self._processes)) as pool:
+        here = [lane for lane in leg if lane[0].stage in HERE]
+        there = deque(by_work([lane for lane in leg if lane not in here]))
+        self._keep(len(there))
+        follows: list[tuple[StepRunner, deque[Lane]]] = [(each.take, there) for each in self._processes]
+        follows += [(self._runner, deque([lane])) for lane in here]
+        with ThreadPoolExecutor(len(follows)) as pool:
             futures = [
-                pool.submit(copy_context().run, self._follow, process, lanes, take)
-                for process in self._processes
+                pool.submit(copy_context().run, self._follow, where, lanes, take) for where, lanes in follows
             ]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
@@ -145,15 +159,24 @@ class SideBySide:
                 self._stop(futures)
         raise_first([error for future in futures if (error := future.exception())])
 
+    def _keep(self, processes: int) -> None:
+        """Let those end that have nothing to do any more: the last one has what was newest at hand."""
+        for process in self._by_newest()[processes:]:
+            self._processes.remove(process)
+            process.close()
+
+    def _by_newest(self) -> list[StepProcess]:
+        return sorted(self._processes, key=lambda process: process.ended_s, reverse=True)
+
     def _follow(
-        self, process: StepProcess, lanes: deque[Lane], take: Callable[[Step, StepRunner], None]
+        self, where: StepRunner, lanes: deque[Lane], take: Callable[[Step, StepRunner], None]
     ) -> None:
         while lanes:
             for step in lanes.popleft():
                 if self._stopping:
                     return
                 try:
-                    take(step, process.take)
+                    take(step, where)
                 except (VirtscaleError, KeyboardInterrupt):
                     self.at = self.at or step
                     raise
@@ -174,6 +197,17 @@ class SideBySide:
         """Let the processes end."""
         for process in self._processes:
             process.close()
+
+
+@contextmanager
+def side_by_side(processes: int, runner: StepRunner) -> Iterator[SideBySide | None]:
+    """Processes for a run, started at once: they load while the run is prepared. None for 0 processes."""
+    beside = SideBySide(processes, runner) if processes else None
+    try:
+        yield beside
+    finally:
+        if beside is not None:
+            beside.close()
 
 
 def raise_first(errors: list[BaseException]) -> None:

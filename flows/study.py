@@ -8,9 +8,8 @@ or in another process; what is committed already is not done again.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -19,7 +18,7 @@ from flows.interrupts import interrupts
 from flows.lanes import Leg, legs_of, processes_for
 from flows.outcome import Outcome, Session, outcome_of
 from flows.progress import progress
-from flows.side_by_side import SideBySide, StepRunner
+from flows.side_by_side import SideBySide, StepRunner, side_by_side
 from flows.steps import Step, steps_of
 from flows.taking import step_here
 from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
@@ -61,8 +60,10 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
     with only_process(store, request.run_id), uploading(store, request.run_id, folders, tell) as store:
         manifest = begin(store, request)
         with recorded(store, manifest) as session:
-            for leg in legs_of(steps_to_take(request)):
-                walk(request, session, leg, run)
+            legs = legs_of(steps_to_take(request))
+            with side_by_side(processes_beside(request, legs), step_here) as beside:
+                for leg in legs:
+                    walk(request, session, leg, Way(run, beside))
         if "tuning" in request.profile.stages:
             manifest["comparability"] = as_tuned(request)
         return finish(store, manifest)
@@ -124,30 +125,37 @@ def steps_to_take(request: RunRequest) -> list[Step]:
     return [step for step in steps_of(request.profile) if not (request.keep and step.stage == "clean")]
 
 
-def walk(request: RunRequest, session: Session, leg: Leg, run: StepRunner) -> None:
-    """Take the steps of a leg: one by one, or lanes side by side on copies of a virtual cluster."""
-    alone = not (request.spec().is_virtual and isinstance(open_store(request.store), FolderStore))
-    count = 1 if alone else processes_for(leg, processes())
-    if count == 1:
+class Way(NamedTuple):
+    """How steps are taken: by whom (Prefect or plainly), and beside this process or not (None)."""
+
+    run: StepRunner
+    beside: SideBySide | None
+
+
+def processes_beside(request: RunRequest, legs: list[Leg]) -> int:
+    """How many processes take steps beside this one: only copies of a virtual cluster bear that."""
+    copies = request.spec().is_virtual and isinstance(open_store(request.store), FolderStore)
+    return processes_for(legs, processes()) if copies else 0
+
+
+def walk(request: RunRequest, session: Session, leg: Leg, way: Way) -> None:
+    """Take the steps of a leg: one by one, or its lanes side by side."""
+    run, beside = way
+    if beside is None or len(leg) == 1:
         for step in (step for lane in leg for step in lane):
             with cleaned_up(request, session, lambda: step):  # noqa: B023
                 take(request, session, step, run)
         return
-    beside = SideBySide(count, step_here)
-    try:
-        with cleaned_up(request, session, lambda: beside.at or leg[0][0]):
-            beside.walk(leg, partial(take_beside, request, session, run))
-    finally:
-        session.held_mib(peak_rss_mib() + beside.peak_rss_mib)
-        beside.close()
 
+    def take_there(step: Step, where: StepRunner) -> None:
+        _where.set(where)
+        take(request, session, step, run)
 
-def take_beside(
-    request: RunRequest, session: Session, run: StepRunner, step: Step, where: StepRunner
-) -> None:
-    """Take one step in a process beside this one."""
-    _where.set(where)
-    take(request, session, step, run)
+    with cleaned_up(request, session, lambda: beside.at or leg[0][0]):
+        try:
+            beside.walk(leg, take_there)
+        finally:
+            session.held_mib(peak_rss_mib() + beside.peak_rss_mib)
 
 
 def take(request: RunRequest, session: Session, step: Step, run: StepRunner) -> None:

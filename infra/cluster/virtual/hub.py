@@ -21,9 +21,9 @@ which is needed for selector edges."""
 def seen_through(change: Change, matches: Predicate) -> WatchEvent | None:
     """What a watcher with a selector sees of a change: labels that change make ADDED or DELETED."""
     _, event, before = change
-    if event.type != "MODIFIED" or before is None:
-        return event if matches(event.object) else None
     now = matches(event.object)
+    if event[0] != "MODIFIED" or before is None:
+        return event if now else None
     was = matches(before)
     if now:
         return event if was else WatchEvent("ADDED", event.object)

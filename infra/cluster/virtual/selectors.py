@@ -9,6 +9,7 @@ from infra.errors import Invalid
 
 Predicate = Callable[[Object], bool]
 LabelTest = Callable[[Mapping[str, str]], bool]
+_NONE: dict[str, str] = {}
 _TERM = re.compile(
     r"\s*(?:(!)?([\w./-]+)\s*(?:(==|=|!=)\s*([\w.:-]*)|\s(in|notin)\s*\(([^)]*)\))?)\s*(?:,|$)"
 )
@@ -31,6 +32,7 @@ def label_predicate(selector: str) -> Predicate | None:
     if not selector.strip():
         return None
     tests: list[LabelTest] = []
+    equal: dict[str, str] | None = {}
     position = 0
     while position < len(selector):
         term = _TERM.match(selector, position)
@@ -39,8 +41,18 @@ def label_predicate(selector: str) -> Predicate | None:
         bang, key, operator, value, set_operator, members = term.groups()
         values = tuple(v.strip() for v in members.split(",")) if set_operator else (value or "",)
         tests.append(_label_test(bool(bang), key, operator or set_operator or "", values))
+        if equal is not None:
+            equal = {**equal, key: value or ""} if operator in ("=", "==") and key not in equal else None
         position = term.end()
+    if equal is not None:
+        return _has_labels(equal)
     return lambda obj: _holds(tests, obj["metadata"].get("labels") or {})
+
+
+def _has_labels(wanted: dict[str, str]) -> Predicate:
+    """The usual selector, asked for every event: all of it in one comparison."""
+    items = wanted.items()
+    return lambda obj: items <= (obj["metadata"].get("labels") or _NONE).items()
 
 
 def _holds(tests: list[LabelTest], labels: Mapping[str, str]) -> bool:

@@ -11,13 +11,12 @@ def stages_of_legs(*sets: str) -> list[list[str]]:
     return [[lane[0].stage for lane in leg] for leg in legs_of(steps_of(load_profile("study", sets)))]
 
 
-def test_measured_stages_are_one_leg_and_all_others_legs_of_their_own() -> None:
+def test_what_measures_and_what_closes_are_legs_and_each_preparation_is_one() -> None:
     assert stages_of_legs(STAGES) == [
         ["preflight"],
         ["golden-image"],
         ["deploy", "boot"],
-        ["report"],
-        ["clean"],
+        ["report", "clean"],
     ]
 
 
@@ -32,7 +31,7 @@ def test_the_longest_lane_goes_first() -> None:
 
 
 def test_small_runs_and_single_stages_stay_in_one_process() -> None:
-    small, study = (legs_of(steps_of(load_profile(name, [STAGES])))[2] for name in ("small", "study"))
-    assert processes_for(small, 8) == 1
-    assert processes_for(study[:1], 8) == 1
-    assert (processes_for(study, 8), processes_for(study, 1)) == (2, 1)
+    small, study = (legs_of(steps_of(load_profile(name, [STAGES]))) for name in ("small", "study"))
+    boots = legs_of(steps_of(load_profile("study", ["stages=preflight,golden-image,boot,report,clean"])))
+    assert [processes_for(legs, 8) for legs in (small, boots, study)] == [0, 0, 2]
+    assert processes_for(study, 1) == 0

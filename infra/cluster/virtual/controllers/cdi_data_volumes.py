@@ -72,7 +72,11 @@ class DataVolumes:
         if not owners or owners[0]["kind"] != DATA_VOLUME.kind:
             return
         key = (obj["metadata"]["namespace"], owners[0]["name"])
-        if before is None or before["metadata"].get("annotations") is not obj["metadata"].get("annotations"):
+        if before is None:
+            if not _at_rest(obj):
+                self.queue.add(key)
+            return
+        if before["metadata"].get("annotations") is not obj["metadata"].get("annotations"):
             self.queue.add(key)
             return
         if obj.get("status") is not before.get("status") and self._cares(self._volumes.get(key)):
@@ -267,6 +271,13 @@ class DataVolumes:
         self._volumes.wrote(
             await self._api.patch(Ref(DATA_VOLUME, *key), {"status": status}, subresource="status")
         )
+
+
+def _at_rest(claim: Object) -> bool:
+    """A claim as a clone leaves it: thousands of them are listed when a cluster is opened again."""
+    annotations = claim["metadata"].get("annotations") or {}
+    bound = claim.get("status", {}).get("phase") == "Bound"
+    return bool(annotations.get(CLONE_PHASE) == "Succeeded" and bound)
 
 
 def _succeeded(volume: Object) -> bool:

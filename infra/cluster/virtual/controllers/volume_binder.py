@@ -35,7 +35,8 @@ class Binder:
             self.queue.add((claim["namespace"], claim["name"]))
         self._by_claim[uid] = obj["metadata"]["name"]
         claim = obj["spec"]["claimRef"]
-        self.queue.add((claim["namespace"], claim["name"]))
+        if before is not None or obj.get("status", {}).get("phase") != "Bound":
+            self.queue.add((claim["namespace"], claim["name"]))
         if self._is_orphan(obj):
             self._plane.spawn(self._release(obj["metadata"]["name"]), f"binder release {uid}")
 
@@ -49,7 +50,7 @@ class Binder:
         uid = obj["metadata"]["uid"]
         if what == "DELETED" and uid in self._by_claim:
             self._plane.spawn(self._release(self._by_claim[uid]), f"binder release {uid}")
-        elif what == "ADDED" and uid in self._by_claim:
+        elif what == "ADDED" and uid in self._by_claim and obj.get("status", {}).get("phase") != "Bound":
             self.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
     async def _settle(self, key: Key) -> None:
