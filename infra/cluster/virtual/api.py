@@ -24,6 +24,9 @@ SubresourceHandler = Callable[[str, str, Object], Awaitable[None]]
 """Serves one verb: namespace, name, body."""
 
 
+_new = tuple.__new__
+
+
 class ApiServer:
     """One API server on one virtual loop; `client` gives each component its own rate limit."""
 
@@ -75,7 +78,9 @@ class ApiServer:
 
     def _publish(self, kind: Kind, what: str, obj: Object, before: Object | None) -> None:
         hub = self._hubs.get(kind) or self.hub(kind)
-        hub.publish((self.store.resource_version, WatchEvent(what, obj), before))
+        # every write comes by here: a NamedTuple's own constructor is a Python call
+        event = _new(WatchEvent, (what, obj))
+        hub.publish((self.store.resource_version, event, before))
         if what == "DELETED":
             self.garbage.removed(obj)
 

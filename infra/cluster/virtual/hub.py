@@ -13,6 +13,7 @@ from infra.cluster.virtual.loop import VirtualLoop
 from infra.cluster.virtual.selectors import Predicate
 from infra.errors import Gone
 
+_new = tuple.__new__
 Change = tuple[int, WatchEvent, Object | None]
 """One change as the store published it: resource version, event, and the object before it,
 which is needed for selector edges."""
@@ -95,7 +96,7 @@ class WatchStream:
             if not events:
                 return
         if self._take is not None:
-            self._take(WatchBatch(self._hub.loop.now_ns, events))
+            self._take(_new(WatchBatch, (self._hub.loop.now_ns, events)))
             return
         self._buffer = events if not self._buffer else self._buffer + events
         self._wake()

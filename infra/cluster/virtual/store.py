@@ -154,6 +154,8 @@ class Store:
 
     def _allowed(self, kind: Kind, old: Object, change: Object, subresource: str) -> Object:
         """What of a patch this subresource of this kind may write."""
+        if subresource == "status" and len(change) == 1 and "status" in change and kind.status_subresource:
+            return change
         wanted = change.get("metadata")
         if wanted and "resourceVersion" in wanted:
             self._check_version(kind, old, wanted["resourceVersion"])
