@@ -37,6 +37,8 @@ async def _control(context: str, description: Description, plan: FaultPlan) -> N
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
     async with controllers(context, description, plan) as plane:
+        if not plane.description.openshift.operators:
+            click.echo("without OpenShift's operators: its kinds are not served", err=True)
         click.echo(f"controllers ready on {context}", err=True)
         waits = {asyncio.ensure_future(plane.failed()), asyncio.ensure_future(asked.wait())}
         done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

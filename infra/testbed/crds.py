@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from infra import settings
+from infra.cluster.kinds import KINDS as USED
 from infra.errors import ClusterError
 from infra.testbed import binaries
 
@@ -126,7 +127,7 @@ def load() -> Definitions:
         crds = [wrap(kind, PERMISSIVE_SCHEMA) for kind in (*KINDS, *WHOLE_KINDS)]
     else:
         crds = [wrap(kind, _schema(schemas, kind)) for kind in KINDS]
-        crds += [_read_json(file) for file in sorted((schemas / "whole").glob("*.json"))]
+        crds += [stored_as_used(_read_json(file)) for file in sorted((schemas / "whole").glob("*.json"))]
     crds += [wrap(kind, PERMISSIVE_SCHEMA) for kind in OWN_KINDS]
     snapshots = [_read_yaml(file) for file in binaries.snapshot_crd_files()]
     if not snapshots:
@@ -166,6 +167,21 @@ def wrap(kind: Kind, schema: dict[str, Any]) -> dict[str, Any]:
             "versions": [_version(kind, name, schema) for name in kind.versions],
         },
     }
+
+
+def stored_as_used(crd: dict[str, Any]) -> dict[str, Any]:
+    """`crd` with the version that virtscale uses as the stored one, and then no other.
+
+    Another stored version needs its operator's conversion webhook, which is not here: without it an API
+    server drops every field that the other version lacks (HyperConverged v1 has no tuningPolicy).
+    """
+    spec, named = crd["spec"], (crd["spec"]["group"], crd["spec"]["names"]["plural"])
+    used = next((kind.version for kind in USED if (kind.group, kind.plural) == named), "")
+    versions = {version["name"]: version for version in spec["versions"]}
+    if used not in versions or versions[used]["storage"]:
+        return crd
+    only = [{**each, "storage": name == used, "served": name == used} for name, each in versions.items()]
+    return {**crd, "spec": {**spec, "versions": only}}
 
 
 def structural(node: Any) -> Any:

@@ -52,7 +52,7 @@ def storage_profile() -> Manifest:
     """CDI's StorageProfile of the StorageClass: shared block volumes, cloned by snapshot."""
     claims = [{"accessModes": ["ReadWriteMany"], "volumeMode": "Block"}]
     body = {
-        "spec": {},
+        "spec": {"cloneStrategy": "snapshot"},
         "status": {
             "storageClass": STORAGE_CLASS,
             "provisioner": PROVISIONER,
