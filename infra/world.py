@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WorldName = Literal["virtual", "served", "testbed", "kubernetes"]
 WORLD_MARK = Ref(CONFIG_MAP, "kube-system", "virtscale-world")
-"""Left by `virtscale cluster control`: a cluster whose KubeVirt is our virtual controllers."""
+"""Left by `virtscale cluster control` and `serve`: a cluster whose KubeVirt is our virtual controllers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ async def _look_around(cluster: "KubernetesCluster") -> tuple[WorldName, dict[st
     except (NotFound, Forbidden):
         versions["kubevirt"] = "unknown"
     try:
-        await cluster.get(WORLD_MARK)
+        mark = await cluster.get(WORLD_MARK)
     except (NotFound, Forbidden):
         return "kubernetes", versions
-    return "testbed", versions
+    return ("served" if mark["data"]["world"] == "served" else "testbed"), versions

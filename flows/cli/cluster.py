@@ -5,6 +5,7 @@ import signal
 
 import click
 
+from flows.cli.cluster_serve import serve
 from infra.cluster.virtual.description import Description, load_description
 from infra.cluster.virtual.faults import FaultPlan, load_faults
 from infra.testbed.control import controllers
@@ -13,6 +14,9 @@ from infra.testbed.control import controllers
 @click.group()
 def cluster() -> None:
     """Bring up or drive a cluster for virtscale to measure."""
+
+
+cluster.add_command(serve)
 
 
 @cluster.command()

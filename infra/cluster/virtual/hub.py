@@ -171,6 +171,10 @@ class Hub:
         history = self._history
         return history[0][0] - 1 if len(history) == history.maxlen else self._dropped_version
 
+    def delivered(self, newest: int) -> int:
+        """Up to which version watchers were told of everything, when the store is at `newest`: a bookmark's."""
+        return self._pending[0][0] - 1 if self._pending else newest
+
     def drop(self, stream: WatchStream) -> None:
         """Forget a watch."""
         self._open = tuple(each for each in self._open if each is not stream)
