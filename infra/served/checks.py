@@ -25,7 +25,7 @@ _REQUIRED: dict[Kind, tuple[str, ...]] = {
     DATA_VOLUME: ("spec",),
 }
 _SPECLESS = frozenset(
-    [
+    {
         "ConfigMap",
         "Secret",
         "Event",
@@ -43,7 +43,7 @@ _SPECLESS = frozenset(
         "CDI",
         "StorageProfile",
         "DataSource",
-    ]
+    }
 )
 _EMPTY_NODE = {"cpu": "0", "memory": "0", "pods": "0"}
 

@@ -133,7 +133,27 @@ def _open_api(where: str) -> Object | None:
     if not kinds:
         return None
     info = {"title": "virtscale served cluster", "version": "1"}
-    return {"openapi": "3.0.0", "info": info, "paths": {_item(kind): _operations(kind) for kind in kinds}}
+    schemas = {f"{kind.group or 'core'}.{kind.version}.{kind}": _schema(kind) for kind in kinds}
+    return {
+        "openapi": "3.0.0",
+        "info": info,
+        "paths": {_item(kind): _operations(kind) for kind in kinds},
+        "components": {"schemas": schemas},
+    }
+
+
+def _schema(kind: Kind) -> Object:
+    return {
+        "type": "object",
+        "description": "No schema is kept here: any field is accepted.",
+        "x-kubernetes-group-version-kind": [_named(kind)],
+        "x-kubernetes-preserve-unknown-fields": True,
+        "properties": {name: {"type": "object"} for name in ("metadata", "spec", "status")},
+    }
+
+
+def _named(kind: Kind) -> Object:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
 def _item(kind: Kind) -> str:
@@ -144,10 +164,11 @@ def _item(kind: Kind) -> str:
 def _operations(kind: Kind) -> Object:
     names = ("dryRun", "fieldManager", "fieldValidation", "force")
     parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]
-    types = [JSON, MERGE, APPLY] if is_custom(kind) else [JSON, MERGE, STRATEGIC, APPLY]
+    # not the strategic one: kubectl would compute it from a schema with merge keys, which is not kept here
+    types = [JSON, MERGE, APPLY]
     patch = {
         "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "x-kubernetes-group-version-kind": _named(kind),
         "parameters": parameters,
         "requestBody": {"content": {each: {} for each in types}},
         "responses": {"200": {"description": "OK"}},

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from infra.cluster.virtual.api import ApiServer
-from infra.cluster.virtual.description import Description
+from infra.cluster.kinds import EVENT
+from infra.cluster.port import Object
+from infra.cluster.virtual.api import ApiServer, VirtualClient
+from infra.cluster.virtual.description import Description, Rate
 from infra.cluster.virtual.loop import VirtualClock, VirtualLoop
 
 VERSIONS_PER_S = 1000
@@ -60,6 +62,19 @@ class ServedApiServer(ApiServer):
         self.clock = RealClock(as_virtual)
         self.first_version = self.store.resource_version = round(time.time() * VERSIONS_PER_S)
 
+    def client(self, rate: Rate | None = None) -> VirtualClient:
+        """A client whose Events say when they happened: kubectl shows that."""
+        return _DatingClient(self, self.bucket(rate or Rate(qps=0, burst=0)))
+
     def stamp(self) -> str:
         """Wall time in the API's resolution of one second."""
         return self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class _DatingClient(VirtualClient):
+    async def create(self, obj: Object, *, dry_run: bool = False) -> Object:
+        """Create; an Event without times happened now, once."""
+        if obj.get("kind") == EVENT.kind and "lastTimestamp" not in obj:
+            now = self._server.stamp()
+            obj = {**obj, "firstTimestamp": now, "lastTimestamp": now, "count": 1}
+        return await super().create(obj, dry_run=dry_run)
