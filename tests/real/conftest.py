@@ -8,6 +8,7 @@ import pytest
 
 from infra.testbed import apply, servers
 from infra.testbed.state import State
+from tests.real.controlling import controlled_by_virtual_controllers
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +28,10 @@ def namespace(testbed: State) -> str:
     name = f"test-{secrets.token_hex(4)}"
     apply.apply(testbed, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
     return name
+
+
+@pytest.fixture(scope="module")
+def controlled(testbed: State, tmp_path_factory: pytest.TempPathFactory) -> Iterator[State]:
+    """The testbed with the virtual controllers at work on it, in a process of their own."""
+    with controlled_by_virtual_controllers(testbed, tmp_path_factory.mktemp("controllers") / "log") as state:
+        yield state

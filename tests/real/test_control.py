@@ -1,13 +1,9 @@
 """`virtscale cluster control`: the virtual controllers, and a whole run, on a real kube-apiserver."""
 
 import asyncio
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,20 +14,15 @@ from infra.cluster.kinds import DATA_VOLUME, NAMESPACE, PVC, SNAPSHOT, VM, VMI, 
 from infra.cluster.port import Cluster, Object, Scope
 from infra.cluster.real import connect
 from infra.testbed.state import CONTEXT, State
+from tests.real.controlling import virtscale
 from tests.real.manifests import virtual_machine
 
 # The first test pays for the start of the servers and of the controllers.
 pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
 
 T = TypeVar("T")
-READY_S = 120.0
 GUEST_STEPS = ("tcp_open_s", "ssh_banner_s", "ssh_ready_s")
 MEASURED = "preflight,golden-image,deploy,boot"
-# A test runner may have been started with SIGINT ignored, which a child would inherit.
-VIRTSCALE = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from flows.__main__ import exit_code_of; sys.exit(exit_code_of(sys.argv[1:]))"
-)
 KILLED_AFTER_ITS_FIRST_VM = """
 import os, signal, sys
 from flows.__main__ import exit_code_of
@@ -48,39 +39,6 @@ async def create_and_die(self, obj, *, dry_run=False):
 KubernetesCluster.create = create_and_die
 sys.exit(exit_code_of(sys.argv[1:]))
 """
-
-
-def environment(testbed: State) -> dict[str, str]:
-    return {**os.environ, "KUBECONFIG": str(testbed.kubeconfig)}
-
-
-@pytest.fixture(scope="module")
-def controlled(testbed: State, tmp_path_factory: pytest.TempPathFactory) -> Iterator[State]:
-    """The testbed with the virtual controllers at work on it, in a process of their own."""
-    said = tmp_path_factory.mktemp("controllers") / "log"
-    with said.open("w") as log:
-        command = [sys.executable, "-c", VIRTSCALE, "cluster", "control", CONTEXT]
-        process = subprocess.Popen(command, env=environment(testbed), stdout=log, stderr=log)
-        try:
-            until = time.monotonic() + READY_S
-            while "controllers ready" not in said.read_text():
-                assert process.poll() is None, said.read_text()
-                assert time.monotonic() < until, said.read_text()
-                time.sleep(0.2)
-            yield testbed
-            assert process.poll() is None, said.read_text()
-        finally:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def virtscale(testbed: State, *arguments: str, script: str = VIRTSCALE) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, env=environment(testbed), capture_output=True, text=True, timeout=250)
 
 
 def smoke(store: Path, run_id: str, *options: str) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ READ_ONLY = ("GET", "HEAD")
 # A gateway's 502 and 504, and etcd's time-outs (500), come after the request was passed on.
 OUTCOME_UNKNOWN = (502, 504)
 DEFAULT_RETRY_AFTER_S = 1.0
+# Server-side apply answers 500 to a field that the schema does not have, or of another type.
+NOT_OF_THE_SCHEMA = "failed to create typed patch object"
 
 BY_STATUS: dict[int, type[ClusterError]] = {
     401: Forbidden,
@@ -52,7 +54,7 @@ def refusal(
         return Throttled(message, _seconds(retry_after))
     if status == 409 and answer.get("reason") == "AlreadyExists":
         return AlreadyExists(message)
-    if status >= 500:
+    if status >= 500 and NOT_OF_THE_SCHEMA not in message:
         is_lost = status in OUTCOME_UNKNOWN or "etcdserver: request timed out" in message
         return Unknown(message) if is_lost and not is_read else Unavailable(message)
     return BY_STATUS.get(status, Invalid)(message)

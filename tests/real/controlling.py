@@ -1,0 +1,51 @@
+"""The virtual controllers at work on a testbed, and virtscale's command line against it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.testbed.state import CONTEXT, State
+
+READY_S = 120.0
+# A test runner may have been started with SIGINT ignored, which a child would inherit.
+VIRTSCALE = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from flows.__main__ import exit_code_of; sys.exit(exit_code_of(sys.argv[1:]))"
+)
+
+
+def environment(testbed: State) -> dict[str, str]:
+    return {**os.environ, "KUBECONFIG": str(testbed.kubeconfig)}
+
+
+@contextmanager
+def controlled_by_virtual_controllers(testbed: State, said: Path) -> Iterator[State]:
+    """`virtscale cluster control` as a process for the length of the block; `said` is its log."""
+    with said.open("w") as log:
+        command = [sys.executable, "-c", VIRTSCALE, "cluster", "control", CONTEXT]
+        process = subprocess.Popen(command, env=environment(testbed), stdout=log, stderr=log)
+        try:
+            until = time.monotonic() + READY_S
+            while "controllers ready" not in said.read_text():
+                assert process.poll() is None, said.read_text()
+                assert time.monotonic() < until, said.read_text()
+                time.sleep(0.2)
+            yield testbed
+            assert process.poll() is None, said.read_text()
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def virtscale(testbed: State, *arguments: str, script: str = VIRTSCALE) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, env=environment(testbed), capture_output=True, text=True, timeout=250)
