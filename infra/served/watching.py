@@ -67,17 +67,18 @@ class Outbox:
         self.on_overflow: Callable[[], object] = lambda: None
 
     def take(self, batch: WatchBatch) -> None:
-        """Keep a batch, unless the watcher is too far behind: then it is over."""
+        """Keep a batch, unless too much is still waiting: then the watch is over."""
         if self.is_over:
+            return
+        if self._size > self._limit:
+            self.end()
+            self._waiting.clear()
+            self.on_overflow()
             return
         lines = [self._line(event) for event in batch.events]
         self._waiting += lines
         self._size += sum(map(len, lines))
         self._news.set()
-        if self._size > self._limit:
-            self.end()
-            self._waiting.clear()
-            self.on_overflow()
 
     def end(self, *last: bytes) -> None:
         """Nothing comes after what is waiting and `last`."""
