@@ -17,6 +17,7 @@ INDEX_LABEL = "virtscale.io/index"
 NONCE = "virtscale.io/nonce"
 IMMEDIATE = "cdi.kubevirt.io/storage.bind.immediate.requested"
 ROOT_DISK = "root"
+SEED_DISK = "seed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,20 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class CloudInit:
+    """What a guest reads at its first boot; `network_data` "": nothing is said about its network."""
+
+    user_data: str
+    network_data: str = ""
+
+    @property
+    def volume(self) -> Object:
+        """The volume of a VirtualMachine that carries it."""
+        network = {"networkData": self.network_data} if self.network_data else {}
+        return {"name": SEED_DISK, "cloudInitNoCloud": {"userData": self.user_data, **network}}
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """The shape of a VirtualMachine; `network` names a NetworkAttachmentDefinition, "" is the pod network."""
 
@@ -70,6 +85,7 @@ class Machine:
     memory_gib: float
     disk: Disk
     network: str = ""
+    cloud_init: CloudInit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +147,7 @@ def _source_ref(source: Source) -> Object:
 
 def _instance_spec(vm: str, machine: Machine) -> Object:
     network, interface = _network(machine.network)
+    seeds = [] if machine.cloud_init is None else [machine.cloud_init.volume]
     return {
         "evictionStrategy": "LiveMigrate",
         "terminationGracePeriodSeconds": 0,
@@ -138,12 +155,15 @@ def _instance_spec(vm: str, machine: Machine) -> Object:
             "cpu": {"cores": machine.cores, "sockets": 1, "threads": 1},
             "memory": {"guest": memory_quantity(machine.memory_gib)},
             "devices": {
-                "disks": [{"name": ROOT_DISK, "disk": {"bus": "virtio"}, "bootOrder": 1}],
+                "disks": [
+                    {"name": ROOT_DISK, "disk": {"bus": "virtio"}, "bootOrder": 1},
+                    *({"name": seed["name"], "disk": {"bus": "virtio"}} for seed in seeds),
+                ],
                 "interfaces": [interface],
             },
         },
         "networks": [network],
-        "volumes": [{"name": ROOT_DISK, "dataVolume": {"name": disk_name(vm)}}],
+        "volumes": [{"name": ROOT_DISK, "dataVolume": {"name": disk_name(vm)}}, *seeds],
     }
 
 

@@ -1,0 +1,1 @@
+"""Guests on the real network, over SSH: one patient connection per VirtualMachine."""

@@ -1,0 +1,67 @@
+"""One guest as the prober knows it: how far it has come, and what is known about when it had not."""
+
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+Phase = Literal["knocking", "listening", "login", "ready"]
+SILENCE_NS = 1_000_000_000
+"""Silence proves nothing about its last second: a SYN may have waited for ARP, which asks once a second."""
+FIRST_REST_NS = 1_000_000_000
+LONGEST_REST_NS = 8_000_000_000
+"""Rest after a connection that ended early: OpenSSH 9.8 punishes those who come back at once."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A socket that was asked to connect; `waits`: no answer yet."""
+
+    sock: socket.socket
+    sent_ns: int = 0
+    waits: bool = False
+    watched: bool = False
+
+
+@dataclass(slots=True)
+class Probe:
+    """Observer's clock throughout.
+
+    `closed_ns`: the latest start of an attempt that was refused, or brought no banner. `silent_ns`: the same
+    of attempts without any answer. `banner_not_yet_ns` and `ready_not_yet_ns` hold for those steps.
+    """
+
+    vm: str
+    address: str
+    phase: Phase = "knocking"
+    fresh: Attempt | None = None
+    elder: Attempt | None = None
+    closed_ns: int = 0
+    silent_ns: int = 0
+    opened_ns: int = 0
+    banner_not_yet_ns: int = 0
+    ready_not_yet_ns: int = 0
+    failures: int = 0
+    rests_until_ns: int = 0
+    told: int = 0
+    reason: str = "not probed yet"
+
+    def not_open_ns(self, seen_ns: int) -> int:
+        """The last moment at which the port was not open, as seen at `seen_ns`."""
+        return max(self.closed_ns, min(self.silent_ns, seen_ns - SILENCE_NS))
+
+    def no_banner_ns(self, unread_ns: int) -> int:
+        """The last moment at which nobody can have had a banner; nothing had come until `unread_ns`.
+
+        Whoever had connected as soon as the port opened would be ahead of us by as much as we do not know
+        when it opened.
+        """
+        unsure = self.opened_ns - self.closed_ns
+        return max(self.closed_ns, max(self.opened_ns, unread_ns) - unsure)
+
+    def rest(self, now_ns: int, reason: str) -> None:
+        """The connection ended early: knock again later, each time a little later."""
+        rest_ns = min(LONGEST_REST_NS, FIRST_REST_NS << min(self.failures, 8))
+        self.failures += 1
+        self.reason = reason
+        self.phase = "knocking"
+        self.rests_until_ns = now_ns + rest_ns
