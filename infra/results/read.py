@@ -2,9 +2,8 @@
 
 import hashlib
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -13,12 +12,15 @@ from infra.results.commits import read_commits
 from infra.results.fetch import fetch
 from infra.results.port import Cell, Commit, ObjectStore
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Which = Literal["last_complete", "all"]
 
 
 def scan(
     store: ObjectStore, run_id: str, table: str, schema: pa.Schema, which: Which = "last_complete"
-) -> pl.DataFrame:
+) -> "pl.DataFrame":
     """A table of a run in the order of commit, with `run_id` as its first column.
 
     `which` is the last complete attempt of every cell, or all attempts, those that were interrupted
@@ -27,6 +29,9 @@ def scan(
     Raises:
         StoreError: a part is gone or damaged, or was written by a newer version.
     """
+    # Imported here: what only measures needs no frames, and is one of several processes.
+    import polars as pl
+
     commits = read_commits(store, run_id)
     chosen = last_complete(commits) if which == "last_complete" else commits
     parts = {part[0]: part for commit in chosen for part in commit.parts.get(table, [])}
