@@ -23,7 +23,7 @@ export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api fidelity \
-	prove-compare prove-kills prove-parsers lock testbed-build testbed-up testbed-down rgw-install rgw-up \
+	prove-compare prove-kills prove-parsers prefect-up prefect-down lock testbed-build testbed-up testbed-down rgw-install rgw-up \
 	rgw-down test-rgw prove-rgw bench-store distclean
 
 help: ## show this list
@@ -107,6 +107,12 @@ prove-kills: $(READY) ## 20 runs killed with -9 and resumed equal an undisturbed
 
 prove-parsers: $(READY) ## 10,000 times damaged, each tool's output is refused or still right
 	@$(BIN)/python -m tests.benchmarks.prove_parsers
+
+prefect-up: $(READY) ## Prefect in operation: database, server, worker, webhook receiver, deployments
+	@$(BIN)/virtscale prefect up
+
+prefect-down: $(READY) ## stop them; runs, schedules and results are kept
+	@$(BIN)/virtscale prefect down
 
 rgw-install: $(READY) ## install Debian's Ceph packages where they are missing (root)
 	@$(BIN)/python -m infra.rgw install

@@ -22,6 +22,8 @@ VERBS = {
     "profile": "profiles",
     "doctor": "doctor",
     "cluster": "cluster",
+    "serve": "serve",
+    "prefect": "prefect",
 }
 """Verb to module of `flows.cli`; the command has the verb's name there."""
 

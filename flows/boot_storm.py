@@ -4,15 +4,15 @@ from typing import Any
 
 from prefect import flow
 
+from flows.forms import BootStormForm
 from flows.pipeline import conducted, flow_run_name
-from tasks.run import RunRequest
 
 
 @flow(name="boot storm", flow_run_name=flow_run_name, retries=0)
-def boot_storm(request: RunRequest) -> dict[str, Any]:
+def boot_storm(request: BootStormForm) -> dict[str, Any]:
     """Preflight, golden image, boot storms, report, clean.
 
     Args:
         request: What to run and where.
     """
-    return conducted(request, "preflight", "golden-image", "boot", "report", "clean")
+    return conducted(request.request())

@@ -4,15 +4,15 @@ from typing import Any
 
 from prefect import flow
 
+from flows.forms import DeployForm
 from flows.pipeline import conducted, flow_run_name
-from tasks.run import RunRequest
 
 
 @flow(name="deploy", flow_run_name=flow_run_name, retries=0)
-def deploy(request: RunRequest) -> dict[str, Any]:
+def deploy(request: DeployForm) -> dict[str, Any]:
     """Preflight, golden image, deploys, report, clean.
 
     Args:
         request: What to run and where.
     """
-    return conducted(request, "preflight", "golden-image", "deploy", "report", "clean")
+    return conducted(request.request())

@@ -9,9 +9,12 @@ from typing import Any
 from prefect import flow, task
 from prefect.runtime import flow_run
 
+from flows.approval import approval, granted
+from flows.artifacts import summarise, told
+from flows.forms import StudyForm
 from flows.steps import Step
 from flows.study import conduct, run_step
-from tasks.profile import StageName, with_stages
+from tasks.profile import StageName
 from tasks.run import RunRequest
 
 KEY = "{flow_run.id}/{parameters[stage]}-{parameters[cell]}-{parameters[repeat]}"
@@ -31,21 +34,36 @@ def as_task(request: RunRequest, step: Step) -> dict[str, Any]:
 
 def flow_run_name() -> str:
     """`study 7f3a-quiet-heron virtual:study`."""
-    request = flow_run.parameters["request"]
-    asked = request if isinstance(request, RunRequest) else RunRequest.model_validate(request)
-    return f"{flow_run.flow_name} {asked.run_id or flow_run.id} {asked.cluster}"
+    asked = flow_run.parameters["request"]
+    asked = asked if isinstance(asked, dict) else asked.model_dump(mode="json")
+    words = (flow_run.flow_name, asked.get("run_id") or flow_run.id, asked.get("cluster", ""))
+    return " ".join(word for word in words if word)
 
 
-def conducted(request: RunRequest, *stages: StageName) -> dict[str, Any]:
-    """The run, its steps as tasks; `stages` narrow it. Without a run id it is the flow run's own."""
-    profile = with_stages(request.profile, stages, "flow") if stages else request.profile
-    run_id = request.run_id or str(flow_run.id)
-    return conduct(request.model_copy(update={"run_id": run_id, "profile": profile}), as_task).as_json()
+def conducted(request: RunRequest) -> dict[str, Any]:
+    """The run, its steps as tasks. Without a run id it is the flow run's own."""
+    asked = request.model_copy(update={"run_id": request.run_id or str(flow_run.id)})
+    with told(asked):
+        outcome = conduct(asked, as_task)
+    summarise(outcome, asked)
+    return outcome.as_json()
 
 
 @flow(name="study", flow_run_name=flow_run_name, retries=0)
-def study(request: RunRequest) -> dict[str, Any]:
-    """Preflight, golden image, deploys, boot storms, report, clean.
+def study(request: StudyForm) -> dict[str, Any]:
+    """Preflight, tuning, golden image, deploys, boot storms, IO, latency, report, clean.
+
+    Args:
+        request: What to run and where.
+    """
+    if request.approved:
+        approval.set(granted)
+    return conducted(request.request())
+
+
+@flow(name="study", flow_run_name=flow_run_name, retries=0)
+def resolved_study(request: RunRequest) -> dict[str, Any]:
+    """The study that `virtscale run` asks for, its profile read already.
 
     Args:
         request: What to run and where.

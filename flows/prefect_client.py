@@ -44,10 +44,10 @@ def conduct_with_prefect(request: RunRequest) -> Outcome:
     # Imported here: Prefect reads its settings at import, and costs more than a second.
     from prefect import tags
 
-    from flows.pipeline import study
+    from flows.pipeline import resolved_study
 
     with tags(request.cluster.partition(":")[0], request.cluster, request.profile.name):
-        study(request)
+        resolved_study(request)
     store = open_store(request.store)
     manifest = read_manifest(store, request.run_id)
     if manifest is None:

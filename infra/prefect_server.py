@@ -33,6 +33,7 @@ class Server(NamedTuple):
 
     pid: int
     port: int
+    database: str = "SQLite"
 
     @property
     def url(self) -> str:
@@ -70,15 +71,17 @@ def find_server() -> Server | None:
     return record
 
 
-def ensure_server() -> Server:
+def ensure_server(database: str = "", port: int = 0) -> Server:
     """Find the server of this user, or start it and wait until it answers.
 
+    A new one uses `database`, else SQLite in its folder, and listens on `port`, else a free one.
+
     Raises:
-        VirtscaleError: it does not answer within two minutes; the text names its log.
+        VirtscaleError: the port is in use, or it does not answer within two minutes; the text names its log.
     """
     home().mkdir(parents=True, exist_ok=True)
     with _alone():
-        return find_server() or _start()
+        return find_server() or _start(database, port)
 
 
 def stop_server() -> bool:
@@ -113,7 +116,7 @@ def _alone() -> Iterator[None]:
 def _record() -> Server | None:
     try:
         record = json.loads((home() / "server.json").read_text())
-        return Server(record["pid"], record["port"])
+        return Server(record["pid"], record["port"], record.get("database", "SQLite"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -128,18 +131,18 @@ def _is_ours(pid: int) -> bool:
     return _APP.encode() in command.read_bytes() if command.exists() else True
 
 
-def _start() -> Server:
-    port = _free_port()
+def _start(database: str, asked_port: int) -> Server:
+    port = _free_port(asked_port)
     with (home() / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "uvicorn", "--factory", _APP, "--host", "127.0.0.1", "--port", str(port)],
-            env=_environment(port),
+            env=_environment(port, database),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    server = Server(process.pid, port)
+    server = Server(process.pid, port, "PostgreSQL" if database else "SQLite")
     (home() / "server.json").write_text(json.dumps(server._asdict()))
     _wait_until_healthy(server, process)
     # It outlives this command, so nobody here waits for its end.
@@ -147,11 +150,11 @@ def _start() -> Server:
     return server
 
 
-def _environment(port: int) -> dict[str, str]:
+def _environment(port: int, database: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     return kept | {
         "PREFECT_HOME": str(home()),
-        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home() / 'prefect.db'}",
+        "PREFECT_API_DATABASE_CONNECTION_URL": database or f"sqlite+aiosqlite:///{home() / 'prefect.db'}",
         "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
@@ -162,9 +165,18 @@ def _environment(port: int) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
+def _free_port(asked: int) -> int:
+    """The port that is asked for, 0: any.
+
+    Raises:
+        VirtscaleError: another program listens on it.
+    """
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", asked))
+        except OSError as error:
+            raise VirtscaleError(f"port {asked} of 127.0.0.1: {error.strerror}; choose another one") from None
         return int(probe.getsockname()[1])
 
 

@@ -12,6 +12,7 @@ from infra.errors import ProfileError
 
 DEFAULT_API_CONNECTIONS = 64
 DEFAULT_SPOOL_MIB = 4096
+SHORTEST_SECRET = 16
 
 
 def cache_dir() -> Path:
@@ -64,6 +65,24 @@ def processes() -> int:
 def prefect_api_url() -> str:
     """The Prefect API that the user runs: `PREFECT_API_URL`; empty when virtscale should bring its own."""
     return os.environ.get("PREFECT_API_URL", "").strip()
+
+
+def secrets(name: str) -> tuple[str, ...]:
+    """The secrets that `name` holds, or the file that `name`_FILE names, one a line; none: an empty tuple.
+
+    Raises:
+        ProfileError: the file cannot be read, or a secret is shorter than 16 characters.
+    """
+    text = os.environ.get(name, "")
+    if path := os.environ.get(f"{name}_FILE"):
+        try:
+            text = Path(path).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ProfileError(f"{name}_FILE={path}: cannot be read: {error}") from None
+    found = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if any(len(each) < SHORTEST_SECRET for each in found):
+        raise ProfileError(f"{name}: a secret is shorter than {SHORTEST_SECRET} characters")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

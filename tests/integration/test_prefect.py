@@ -23,9 +23,8 @@ pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
 STAGES = "preflight,golden-image,deploy,boot,clean"
 FLOW_ALONE = """
 from flows.deploy import deploy
-from tasks.profile import load_profile
-from tasks.run import RunRequest
-deploy(RunRequest(profile=load_profile("smoke", ["deploy.batches=1"]), store=STORE))
+from flows.forms import DeployForm
+deploy(DeployForm(profile="smoke", batches=(1,), store=STORE))
 """
 
 
