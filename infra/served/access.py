@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from infra import settings
-from infra.errors import ClusterError
+from infra.errors import ProfileError
 from infra.testbed import pki
 
 CONTEXT = "virtscale-served"
@@ -45,7 +45,7 @@ def write_kubeconfig(file: Path, access: Access, server: str) -> None:
     """Write the administrator's kubeconfig, readable by the owner only.
 
     Raises:
-        ClusterError: there is a file that is not a kubeconfig of a served cluster, or it cannot be written.
+        ProfileError: there is a file that is not a kubeconfig of a served cluster, or it cannot be written.
     """
     authority = base64.b64encode(access.authority.read_bytes()).decode()
     document = {
@@ -65,14 +65,14 @@ def write_kubeconfig(file: Path, access: Access, server: str) -> None:
         file.touch(mode=0o600)
         file.write_text(json.dumps(document, indent=1) + "\n")
     except OSError as error:
-        raise ClusterError(f"kubeconfig {file} cannot be written: {error.strerror}; name another") from error
+        raise ProfileError(f"kubeconfig {file} cannot be written: {error.strerror}; name another") from error
 
 
 def refuse_foreign(file: Path) -> None:
     """Somebody's own kubeconfig is not overwritten.
 
     Raises:
-        ClusterError: the file exists and holds anything but our own context.
+        ProfileError: the file exists and holds anything but our own context.
     """
     if not file.exists():
         return
@@ -82,6 +82,6 @@ def refuse_foreign(file: Path) -> None:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError):
         contexts = []
     if contexts != [CONTEXT]:
-        raise ClusterError(
+        raise ProfileError(
             f"{file} is not a served cluster's kubeconfig and is left alone; name another file"
         )

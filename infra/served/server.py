@@ -12,7 +12,7 @@ from aiohttp import web
 from infra.cluster.port import Object
 from infra.cluster.virtual.description import Description
 from infra.cluster.virtual.faults import FaultPlan
-from infra.errors import ClusterError, Throttled
+from infra.errors import ClusterError, ProfileError, Throttled
 from infra.served import access as admission
 from infra.served import discovery, paths, virt_api
 from infra.served.access import Access
@@ -52,7 +52,7 @@ async def serving(wanted: Serving) -> AsyncIterator[Served]:
     """A served cluster for the length of the block; its kubeconfig is written when it answers.
 
     Raises:
-        ClusterError: the port is taken, or the kubeconfig is somebody else's.
+        ProfileError: the port is taken, or the kubeconfig is somebody else's.
     """
     admission.refuse_foreign(wanted.kubeconfig)
     access = admission.new_access()
@@ -76,7 +76,7 @@ async def _listen(runner: web.ServerRunner, access: Access, port: int) -> int:
     try:
         await web.TCPSite(runner, HOST, port, ssl_context=access.tls).start()
     except OSError as error:
-        raise ClusterError(f"port {port} cannot be listened on ({error.strerror}); name another") from error
+        raise ProfileError(f"port {port} cannot be listened on ({error.strerror}); name another") from error
     return int(runner.addresses[0][1])
 
 

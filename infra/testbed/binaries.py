@@ -1,4 +1,4 @@
-"""Builds etcd, kube-apiserver and kube-controller-manager from the pinned modules in `go/`.
+"""Builds etcd, kube-apiserver, kube-controller-manager and kubectl from the pinned modules in `go/`.
 
 A binary is kept in the cache folder under a key of everything it was made from (go.mod, go.sum, flags), so a
 machine pays once, and a changed pin is a new folder beside the old one. Two builds are byte-identical:
@@ -27,7 +27,7 @@ VERSION_PACKAGE = "k8s.io/component-base/version"
 
 @dataclass(frozen=True)
 class Binary:
-    """One server: its file name, the module folder that pins it, its main package."""
+    """One program: its file name, the module folder that pins it, its main package."""
 
     name: str
     module: str
@@ -39,6 +39,8 @@ BINARIES = (
     Binary("kube-apiserver", "kube", "k8s.io/kubernetes/cmd/kube-apiserver"),
     Binary("kube-controller-manager", "kube", "k8s.io/kubernetes/cmd/kube-controller-manager"),
 )
+KUBECTL = Binary("kubectl", "kube", "k8s.io/kubernetes/cmd/kubectl")
+"""For tests: what people use, of the same version."""
 
 
 def kubernetes_version() -> str:
@@ -87,8 +89,8 @@ def paths() -> dict[str, Path]:
 
 
 def missing() -> list[Binary]:
-    """The servers that are not built yet."""
-    return [binary for binary in BINARIES if not path(binary).exists()]
+    """The programs that are not built yet."""
+    return [binary for binary in (*BINARIES, KUBECTL) if not path(binary).exists()]
 
 
 def build() -> list[str]:

@@ -10,7 +10,17 @@ from infra.cluster.kinds import CONFIG_MAP, DATA_VOLUME, NAMESPACE, PVC, VM, VMI
 from infra.cluster.port import Object, Ref, Scope, list_all, ref_of
 from infra.cluster.real import KubernetesCluster
 from infra.cluster.virtual.faults import Fault
-from infra.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Gone, Invalid, NotFound, Throttled
+from infra.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ProfileError,
+    Throttled,
+)
 from tests.real.manifests import config_map, instance, virtual_machine
 from tests.served.conftest import Server
 
@@ -287,10 +297,10 @@ def test_the_port_and_the_kubeconfig_of_others_are_left_alone(
     server: Server, own: Own, tmp_path: Any
 ) -> None:
     port = int(server.address.rpartition(":")[2])
-    with pytest.raises(ClusterError, match=f"port {port} cannot be listened on"), own(port=port):
+    with pytest.raises(ProfileError, match=f"port {port} cannot be listened on"), own(port=port):
         pass
     theirs = tmp_path / "theirs"
     theirs.write_text("apiVersion: v1\nkind: Config\ncontexts: [{name: production}]\n")
-    with pytest.raises(ClusterError, match="is left alone"), own(kubeconfig=theirs):
+    with pytest.raises(ProfileError, match="is left alone"), own(kubeconfig=theirs):
         pass
     assert "production" in theirs.read_text()

@@ -172,7 +172,7 @@ class Hub:
         return history[0][0] - 1 if len(history) == history.maxlen else self._dropped_version
 
     def delivered(self, newest: int) -> int:
-        """Up to which version watchers were told of everything, when the store is at `newest`: a bookmark's."""
+        """Up to which version watchers were told of everything, the store being at `newest`."""
         return self._pending[0][0] - 1 if self._pending else newest
 
     def drop(self, stream: WatchStream) -> None:

@@ -1,0 +1,64 @@
+"""`virtscale run` against a served cluster, from end to end."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from flows.__main__ import exit_code_of
+from infra.served.access import CONTEXT
+from tests.served.conftest import Server
+
+STAGES = "preflight,golden-image,deploy,boot,report,clean"
+
+
+@pytest.mark.slow
+def test_profile_smoke_runs_and_its_tables_say_served(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+    place = ("--store", str(tmp_path / "store"), "--run-id", "one", "--json")
+    code = exit_code_of(
+        ("run", "--profile", "smoke", "--stages", STAGES, "--no-prefect", "--cluster", CONTEXT, *place)
+    )
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    assert json.loads(printed.out)["verdict"] == "valid"
+    boots = pl.concat(pl.read_parquet(f) for f in (tmp_path / "store" / "vm_boots").rglob("*.parquet"))
+    assert set(boots["world"]) == {"served"}
+    assert set(boots["state"]) == {"ok"}
+    assert boots["running_s"].null_count() == 0
+    # guests are in the server's process: storms end at Running
+    assert boots["ssh_ready_s"].null_count() == boots.height
+
+
+def test_the_command_says_where_it_serves_and_ends_when_asked(state: Path, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    command = [sys.executable, "-m", "flows", "cluster", "serve", "--kubeconfig", str(file), "--nodes", "7"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        assert serving.stderr is not None
+        assert serving.stdout.readline() == f"export KUBECONFIG={file}\n"
+        said = serving.stderr.readline()
+        assert said.startswith("serving https://127.0.0.1:")
+        assert f"context {CONTEXT}" in said
+        assert file.stat().st_mode & 0o077 == 0
+        serving.terminate()
+        assert serving.wait(20) == 0
+        assert serving.stderr.read() == "stopped\n"
+
+
+def test_wrong_options_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text("contexts: [{name: production}]\n")
+    wrong = {
+        ("--nodes", "0"): "0 is not in the range",
+        ("--faults", str(tmp_path / "none.toml")): "cannot be read",
+        ("--kubeconfig", str(theirs)): "is left alone; name another file",
+    }
+    for options, said in wrong.items():
+        assert exit_code_of(("cluster", "serve", *options)) == 2
+        assert said in capsys.readouterr().err
