@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api fidelity \
+.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api bench-ssh fidelity \
 	prove-compare prove-kills prove-parsers prefect-up prefect-down lock testbed-build testbed-up testbed-down rgw-install rgw-up \
 	rgw-down test-rgw prove-rgw bench-store distclean
 
@@ -76,6 +76,9 @@ bench: $(READY) ## measure virtscale itself
 
 bench-api: testbed-build ## measure the adapter against a minimal client, on a real API server of its own
 	@$(BIN)/python -m tests.benchmarks.bench_api
+
+bench-ssh: $(READY) ## the SSH prober against 6,000 end points on 127.0.0.0/8 coming up over 60 s
+	@$(BIN)/python -m tests.benchmarks.bench_ssh
 
 fidelity: $(READY) ## published figures against measured ones, full sizes (writes docs/fidelity.md)
 	@$(BIN)/python -m tests.benchmarks.fidelity

@@ -15,21 +15,23 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import pyarrow as pa
 
 from infra.clock import Clock, MonotonicClock
-from infra.cluster.kinds import CONFIG_MAP, KUBEVIRT
+from infra.cluster.kinds import CONFIG_MAP, KUBEVIRT, VMI
 from infra.cluster.port import Cluster, Ref, Scope
 from infra.cluster.virtual.description import Description, load_description
 from infra.cluster.virtual.faults import load_faults
 from infra.cluster.virtual.runtime import VirtualCluster
-from infra.errors import Forbidden, NotFound
+from infra.errors import ClusterError, Forbidden, GuestError, NotFound
 from infra.guests.none import NoGuests
 from infra.guests.port import Guests
 from infra.guests.programs.io import IoPrograms
 from infra.guests.programs.latency import LatencyPrograms
+from infra.guests.ssh.settings import SshSettings, stated_address
 from infra.guests.virtual import VirtualGuests
 from infra.results.manifest import nonce_of
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Results
 from infra.results.run_results import open_results
+from infra.settings import state_dir
 
 if TYPE_CHECKING:
     from infra.cluster.real.adapter import KubernetesCluster
@@ -45,7 +47,8 @@ class WorldSpec:
     """What to open. `cluster` is `virtual`, `virtual:PRESET`, `virtual:FILE.toml` or a kubeconfig context.
 
     `schemas` are the tables that results may be added to; none is enough to look around. `lineage` names
-    the stages whose commits a virtual cluster goes on from, empty: all.
+    the stages whose commits a virtual cluster goes on from, empty: all. `guests` says how those of a live
+    cluster are reached; None: they are not.
     """
 
     run_id: str
@@ -55,6 +58,7 @@ class WorldSpec:
     faults: str = ""
     background_pods: int = 0
     lineage: frozenset[str] = frozenset()
+    guests: SshSettings | None = None
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
 
     @property
@@ -208,19 +212,41 @@ def _live(spec: WorldSpec) -> Iterator[World]:
         cluster = runner.run(connect(spec.cluster))
         try:
             name, versions = runner.run(_look_around(cluster))
-            with closing(_results(spec, name)) as results:
+            with closing(_results(spec, name)) as results, _live_guests(spec, cluster, runner) as guests:
                 yield World(
                     name=name,
                     run_id=spec.run_id,
                     versions=versions,
                     cluster=cluster,
-                    guests=NoGuests(),
+                    guests=guests,
                     clock=MonotonicClock(),
                     results=results,
                     runtime=LiveRuntime(runner),
                 )
         finally:
             runner.run(cluster.close())
+
+
+@contextmanager
+def _live_guests(spec: WorldSpec, cluster: "KubernetesCluster", runner: asyncio.Runner) -> Iterator[Guests]:
+    settings = spec.guests
+    if settings is None:
+        yield NoGuests()
+        return
+    from infra.guests.ssh.adapter import SshGuests
+
+    async def find(vm: str) -> str:
+        try:
+            found = await cluster.get(Ref(VMI, settings.namespace, vm))
+        except ClusterError as error:
+            raise GuestError(f"guest {vm}: {error}") from error
+        return stated_address(settings, found.get("status") or {})
+
+    guests = SshGuests(settings, state_dir() / "ssh" / spec.run_id, find)
+    try:
+        yield guests
+    finally:
+        runner.run(guests.close())
 
 
 async def _look_around(cluster: "KubernetesCluster") -> tuple[WorldName, dict[str, str]]:

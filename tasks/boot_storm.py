@@ -64,7 +64,7 @@ class Boots:
         """Steps that this world can observe, up to its end point."""
         seen = {*BOOT_STEPS[: BOOT_STEPS.index("running") + 1], *self.guests.steps}
         if self.guests.steps:
-            seen.add("ip_known")
+            seen.update(() if self.guests.assigned else ("ip_known",))
         return tuple(step for step in BOOT_STEPS if step in seen)
 
     def instance(self, event: str, obj: Object, ns: int) -> None:
@@ -86,8 +86,7 @@ class Boots:
             self._check(i)
 
     def _address(self, i: int, status: dict[str, Any], ns: int) -> None:
-        interfaces = status.get("interfaces")
-        address = interfaces[0].get("ipAddress") if interfaces else None
+        address = self.guests.address_in(status)
         if address and address != self.addresses[i]:
             self.addresses[i] = address
             self.batch.mark("ip_known", i, ns)
@@ -121,6 +120,13 @@ class Boots:
         batch.seen[answer.step][i] = answer.seen_ns
         batch.not_yet[answer.step][i] = answer.not_yet_ns
         self._check(i)
+
+    def explain(self) -> None:
+        """Give VMs that ran and were not reached the reason that the prober has."""
+        batch = self.batch
+        for i in batch.where("timeout"):
+            if batch.reason[i] is None and batch.seen["running"][i] is not None:
+                batch.reason[i] = self.guests.reason(batch.names[i])
 
     def acknowledged(self, i: int, _ns: int) -> None:
         """The start was accepted, perhaps after the VM was seen to run."""
@@ -212,6 +218,7 @@ async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) 
     free, foreign = await rooms(world), await foreign_pods(world)
     batch.cell = (len(batch), attempt.number)
     gap_s = await start_vms(world, profile, boots)
+    boots.explain()
     await explain(world, profile, STAGE, batch)
     circumstances = Circumstances(
         size=len(batch),

@@ -143,9 +143,8 @@ def pinned_vm(world: World, profile: Profile, name: str, host: str) -> Object:
     """The manifest of a VM that runs on one node only."""
     number = int(name.rpartition("-")[2])
     mark = replace(mark_of(world, STAGE), batch=0, index=number)
-    manifest = manifests.virtual_machine(
-        name, profile.namespace, mark, machine_of(profile), source_of(profile, number)
-    )
+    machine = machine_of(profile, world.guests.cloud_init(name))
+    manifest = manifests.virtual_machine(name, profile.namespace, mark, machine, source_of(profile, number))
     manifest["spec"]["template"]["spec"]["nodeSelector"] = {HOSTNAME: host}
     return manifest
 

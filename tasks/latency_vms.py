@@ -68,7 +68,8 @@ def realtime_vm(world: World, profile: Profile, number: int, namespace: str = ""
     """The manifest of one of them, in the profile's namespace unless another is named."""
     section, shape = profile.latency, profile.vm
     disk = Disk(shape.disk_gib, shape.storage_class, shape.access_mode, shape.volume_mode)
-    machine = Machine(section.cores, float(section.memory_gib), disk)
+    seed = world.guests.cloud_init(vm_names(world)[number])
+    machine = Machine(section.cores, float(section.memory_gib), disk, shape.network, seed)
     rt = RealTime(section.cpus, section.huge_page, section.sriov_network, section.host_device)
     sources = sources_of(profile)
     where = (namespace or profile.namespace, mark_of(world, STAGE))

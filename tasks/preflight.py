@@ -276,6 +276,20 @@ async def _real_time(world: World, profile: Profile) -> list[Finding]:
     return [Finding("real-time nodes", "ok", ", ".join(names))]
 
 
+async def _guests(world: World, profile: Profile) -> list[Finding]:
+    """The prober's own machine has room for the largest storm."""
+    guests, vms = world.guests, largest_batch(profile)
+    if not guests.steps:
+        return [Finding("guests", "skipped", f"{guests.path}: boot storms end at Running")]
+    try:
+        guests.check_room(vms)
+    except InvalidRun as error:
+        return [
+            Finding("guests", "failed", str(error), f"room for {vms}", "see docs/guides/guests-over-ssh.md")
+        ]
+    return [Finding("guests", "ok", guests.path)]
+
+
 async def _quota(world: World, profile: Profile) -> list[Finding]:
     items = (await resent(world, lambda: world.cluster.list(Scope(QUOTA, profile.namespace)))).items
     if not items:
@@ -344,9 +358,10 @@ async def _dry_run(world: World, profile: Profile) -> list[Finding]:
 def _samples(world: World, profile: Profile, where: str) -> list[Object]:
     mark, image = mark_of(world, STAGE), profile.golden_image
     name, source = f"{world.run_id}-preflight", sources_of(profile)[0]
+    seed = world.guests.cloud_init(name)
     real_time = [realtime_vm(world, profile, 0, where)] if "latency" in profile.stages else []
     return [
-        manifests.virtual_machine(name, where, mark, machine_of(profile), source),
+        manifests.virtual_machine(name, where, mark, machine_of(profile, seed), source),
         *real_time,
         manifests.golden_data_volume(IMAGE, where, mark, image.url, root_disk(profile)),
         manifests.volume_snapshot(source.name, where, mark, image.snapshot_class, IMAGE),
@@ -364,6 +379,7 @@ CHECKS: tuple[Check, ...] = (
     _clone_strategy,
     _capacity,
     _real_time,
+    _guests,
     _quota,
     _pools,
     _descheduler,

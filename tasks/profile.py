@@ -7,6 +7,7 @@ Precedence: a model's default < the profile's file < `--set a.b=value`. Units ar
 import hashlib
 import json
 from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -62,6 +63,30 @@ class VirtualMachineShape(Section):
         "ReadWriteMany", description="of the root disks"
     )
     volume_mode: Literal["Block", "Filesystem"] = Field("Block", description="of the root disks")
+    network: str = Field("", description="NetworkAttachmentDefinition of the NIC; left out: the pod network")
+
+
+class Guests(Section):
+    """How guests of a real cluster are reached; the virtual cluster brings its own."""
+
+    path: Literal["none", "ssh"] = Field("none", description="ssh, or none: boot storms end at Running")
+    user: str = Field(
+        "root", pattern=r"^[a-z_][-a-z0-9_]*$", description="who logs in; cloud-init gives it the run's key"
+    )
+    interface: str = Field("", description="VMI interface whose address is used; left out: the first")
+    cidr: str = Field("", description="network that cloud-init gives addresses of; left out: VMI status")
+    first_address: int = Field(10, ge=1, le=2**24, description="place of VM 0's address in that network")
+    gateway: str = Field("", description="default gateway of that network; left out: none")
+    nic: str = Field("enp1s0", description="what the guest calls the NIC that gets the address")
+    port: int = Field(22, ge=1, le=65535, description="of the guests' sshd")
+    command_timeout_s: Seconds = Field(60, description="longest wait for a command of our own, seconds")
+
+    @model_validator(mode="after")
+    def _a_network(self) -> Self:
+        network = ip_network(self.cidr) if self.cidr else None
+        if self.gateway and (network is None or ip_address(self.gateway) not in network):
+            raise ValueError(f"gateway {self.gateway} is not in cidr {self.cidr!r}")
+        return self
 
 
 class GoldenImage(Section):
@@ -297,6 +322,7 @@ class Profile(Section):
         0, ge=0, le=1_000_000, description="other pods on the virtual cluster's workers"
     )
     vm: VirtualMachineShape = VirtualMachineShape()
+    guests: Guests = Guests()
     golden_image: GoldenImage = GoldenImage()
     tuning: Tuning = Tuning()
     deploy: Batches = Batches()

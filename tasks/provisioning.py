@@ -15,7 +15,7 @@ from infra import manifests
 from infra.cluster.kinds import DATA_VOLUME, PVC, VM
 from infra.cluster.port import Object, Ref, Scope, list_all
 from infra.errors import NotFound
-from infra.manifests import Machine, Source, disk_name, run_selector
+from infra.manifests import CloudInit, Machine, Source, disk_name, run_selector
 from infra.world import World
 from tasks.batch import NS, Batch
 from tasks.golden_image import CLONE_TYPE, EXPECTED_CLONE, root_disk, sources_of
@@ -177,9 +177,10 @@ class Clones:
                 self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
 
 
-def machine_of(profile: Profile) -> Machine:
-    """The shape of every VM."""
-    return Machine(profile.vm.cores, profile.vm.memory_gib, root_disk(profile))
+def machine_of(profile: Profile, seed: CloudInit | None = None) -> Machine:
+    """The shape of every VM, and what its guest is told."""
+    shape = profile.vm
+    return Machine(shape.cores, shape.memory_gib, root_disk(profile), shape.network, seed)
 
 
 def source_of(profile: Profile, i: int) -> Source:
@@ -224,7 +225,8 @@ async def _create(world: World, profile: Profile, plan: Plan, vm: tuple[Batch, i
     number = number_of(batch.names[i])
     mark = replace(mark_of(world, plan.stage), batch=plan.size, index=number)
     source = source_of(profile, number)
-    manifest = manifests.virtual_machine(batch.names[i], profile.namespace, mark, machine_of(profile), source)
+    machine = machine_of(profile, world.guests.cloud_init(batch.names[i]))
+    manifest = manifests.virtual_machine(batch.names[i], profile.namespace, mark, machine, source)
     asked = world.clock.wall()
     created = await world.cluster.create(manifest)
     batch.uids[i] = created["metadata"]["uid"]

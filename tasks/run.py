@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from infra.guests.ssh.settings import SshSettings
 from infra.results.manifest import check_run_id
 from infra.world import WorldSpec
 from tasks.profile import Profile, Section
@@ -44,8 +45,17 @@ class RunRequest(Section):
             faults=self.faults,
             background_pods=self.profile.background_pods,
             lineage=lineage(stage),
+            guests=guests_of(self.profile),
             schemas=TABLES,
         )
+
+
+def guests_of(profile: Profile) -> SshSettings | None:
+    """How guests of a live cluster are reached."""
+    section = profile.guests
+    if section.path == "none":
+        return None
+    return SshSettings(namespace=profile.namespace, **section.model_dump(exclude={"path"}))
 
 
 def lineage(stage: str) -> frozenset[str]:

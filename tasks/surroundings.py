@@ -39,7 +39,7 @@ async def surroundings(world: World, request: RunRequest) -> Surroundings:
         tuning=await _tuning(world, request),
         volume_binding_mode=await _binding_mode(world, request.profile.vm.storage_class),
         caller=await _caller(world),
-        prober_path=_prober_path(world),
+        prober_path=world.guests.path,
     )
 
 
@@ -91,12 +91,6 @@ async def _caller(world: World) -> str | None:
         return None
     name = ((answer.get("status") or {}).get("userInfo") or {}).get("username")
     return None if name is None else str(name)
-
-
-def _prober_path(world: World) -> str | None:
-    if not world.guests.steps:
-        return "no guests"
-    return IN_PROCESS if world.name == "virtual" else None
 
 
 async def _first(world: World, scope: Scope) -> Object | None:

@@ -1,15 +1,42 @@
 """No guests: a testbed whose VirtualMachines run nowhere, or a cluster whose guests are not reachable."""
 
 from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 from infra.errors import GuestError
 from infra.guests.port import Answer, Target
+from infra.manifests import CloudInit
 
 
 class NoGuests:
     """Boot storms end at Running here; nothing inside a VM can be seen."""
 
     steps: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """There is none."""
+        return "no guests"
+
+    @property
+    def assigned(self) -> bool:
+        """Nobody gives out addresses."""
+        return False
+
+    def cloud_init(self, vm: str) -> CloudInit | None:
+        """Nothing is told."""
+        return None
+
+    def address_in(self, status: dict[str, Any]) -> str:
+        """No address is of use."""
+        return ""
+
+    def check_room(self, vms: int) -> None:
+        """Nobody is probed."""
+
+    def reason(self, vm: str) -> str | None:
+        """Not known."""
+        return None
 
     def arm(self, vms: Iterable[str]) -> None:
         """Nothing to probe."""

@@ -1,7 +1,9 @@
 """The seam to what runs inside a VirtualMachine: probe it, run in it, exchange files."""
 
 from collections.abc import AsyncIterator, Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from infra.manifests import CloudInit
 
 
 class Target(NamedTuple):
@@ -29,6 +31,32 @@ class Guests(Protocol):
 
     steps: tuple[str, ...]
     """Which of tcp_open, ssh_banner, ssh_ready this world can observe; () when it has no guests."""
+
+    @property
+    def path(self) -> str:
+        """The way to a guest's SSH port: a key by which runs are compared."""
+        ...
+
+    @property
+    def assigned(self) -> bool:
+        """Whether guests have the addresses that `cloud_init` gives them, so that none is waited for."""
+        ...
+
+    def cloud_init(self, vm: str) -> CloudInit | None:
+        """What this VM's guest must be told at its first boot; None: nothing."""
+        ...
+
+    def address_in(self, status: dict[str, Any]) -> str:
+        """The address to probe that a VMI's status states; "" while there is none."""
+        ...
+
+    def check_room(self, vms: int) -> None:
+        """Raise InvalidRun when so many guests cannot be probed from here."""
+        ...
+
+    def reason(self, vm: str) -> str | None:
+        """Why a guest of the last storm did not show every step, as the prober saw it; None: not known."""
+        ...
 
     def arm(self, vms: Iterable[str]) -> None:
         """Make ready to probe these VirtualMachines; before a batch is released."""

@@ -4,6 +4,7 @@ import asyncio
 import shlex
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import lru_cache
+from typing import Any
 
 from infra.cluster.virtual.description import Guest, Probing
 from infra.cluster.virtual.loop import VirtualLoop
@@ -11,6 +12,7 @@ from infra.cluster.virtual.machines import Machine, Machines
 from infra.errors import GuestError
 from infra.guests.port import Answer, Target
 from infra.guests.programs import Invocation, Program
+from infra.manifests import CloudInit
 
 COMMAND_S = 0.3
 """One command over an open connection; assumption (real guests: 0.1 to 1 s)."""
@@ -42,6 +44,32 @@ class VirtualGuests:
         self.before_use: Callable[[Machine, dict[str, bytes]], None] = lambda machine, files: None
         """Called before anything in a guest is looked at: what ran meanwhile writes its files."""
         machines.on_sshd = self._sshd
+
+    @property
+    def path(self) -> str:
+        """There is no network."""
+        return "in process"
+
+    @property
+    def assigned(self) -> bool:
+        """The virtual cluster gives out addresses."""
+        return False
+
+    def cloud_init(self, vm: str) -> CloudInit | None:
+        """Nothing is told."""
+        return None
+
+    def address_in(self, status: dict[str, Any]) -> str:
+        """The address of the first interface."""
+        interfaces = status.get("interfaces")
+        return (interfaces[0].get("ipAddress") or "") if interfaces else ""
+
+    def check_room(self, vms: int) -> None:
+        """Any number can be probed."""
+
+    def reason(self, vm: str) -> str | None:
+        """The model of the prober does not say."""
+        return None
 
     def arm(self, vms: Iterable[str]) -> None:
         """Expect these VirtualMachines."""

@@ -72,6 +72,16 @@ class SshGuests:
         """The address that a VMI's status states for the interface in use."""
         return stated_address(self._settings, status)
 
+    def check_room(self, vms: int) -> None:
+        """Make sure that this machine, and the run's CIDR, have room for so many guests.
+
+        Raises:
+            InvalidRun: too few file descriptors, ports, places for neighbours, or addresses.
+        """
+        check_room(vms, self._settings.cidr)
+        if self.assigned:
+            assigned_address(self._settings, f"vm-{vms}")
+
     def arm(self, vms: Iterable[str]) -> None:
         """Make room for these VMs; where addresses are assigned, knocking begins at once.
 
@@ -81,7 +91,7 @@ class SshGuests:
         names = list(vms)
         self.disarm()
         self._drop_connections()
-        check_room(len(names), self._settings.cidr)
+        self.check_room(len(names))
         self._probes = {vm: Probe(vm, "") for vm in names}
         self._buffer.clear()
         self._knocker = Knocker(self._settings.port, self._settings.interval_s, self._tell, self._admit)

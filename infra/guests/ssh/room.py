@@ -35,9 +35,10 @@ def _files(guests: int) -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= need:
         return ""
-    if hard != resource.RLIM_INFINITY and hard < need:
-        return f"{need} file descriptors are needed, {hard} allowed (raise ulimit -Hn)"
-    resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
+    except (ValueError, OSError):
+        return f"{need} file descriptors are needed, {soft} allowed (raise ulimit -n and -Hn)"
     return ""
 
 

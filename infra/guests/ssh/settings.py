@@ -36,13 +36,14 @@ class SshSettings:
 
 
 def assigned_address(settings: SshSettings, vm: str) -> str:
-    """The address of a VM in the run's CIDR: names end with a number.
+    """The address of a VM in the run's CIDR: names end with a number (0 without one).
 
     Raises:
         InvalidRun: the network is too small.
     """
     network = ip_network(settings.cidr, strict=False)
-    number = int(vm.rpartition("-")[2])
+    last = vm.rpartition("-")[2]
+    number = int(last) if last.isdigit() else 0
     place = settings.first_address + number
     if place >= network.num_addresses - 1:
         raise InvalidRun(f"guests.cidr {settings.cidr} has no address for {vm} (number {place}): widen it")
