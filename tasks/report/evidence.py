@@ -112,6 +112,8 @@ def validity_section(frames: Frames, caption: Caption) -> Section | None:
         "verdict is the worst of its batches.",
         "Times on the axis are the cluster's; durations come from the observer's monotonic clock.",
     ]
+    if batches["world"][0] == "virtual":
+        method.append("Each measured stage worked on a copy of the prepared cluster, so times overlap.")
     tables = [table("batches and what was observed beside them", _observed(frames), "batches, observer")]
     if not frames["checks"].is_empty():
         tables.append(_checks_table(frames["checks"]))

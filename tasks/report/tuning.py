@@ -1,5 +1,6 @@
 """PURE. The section of the report about tuning: which settings the numbers stand on."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,17 @@ def _why(name: str) -> dict[str, Any]:
     }
 
 
+def _plain(value: str) -> str:
+    """`{"burst": 200, "qps": 100.0}` as people say it: `qps 100, burst 200`."""
+    try:
+        parts = json.loads(value)
+    except ValueError:
+        return value
+    if not isinstance(parts, dict):
+        return value
+    return ", ".join(f"{name} {part:g}" for name, part in sorted(parts.items(), reverse=True))
+
+
 def tuning_answer(knobs: pl.DataFrame) -> str:
     """What is in force, what is not, and what was taken back since, in one or two sentences."""
     of = {row["knob"]: row for row in knobs.to_dicts() if row["status"] not in _TAKEN_BACK}
@@ -67,6 +79,6 @@ def tuning_answer(knobs: pl.DataFrame) -> str:
     traps = [f"{row['knob']} ({row['object']})" for row in of.values() if row["status"] == "trap"]
     said += [f"traps: {', '.join(traps)}"] if traps else []
     rate = of.get("kubevirt-api-rate", {}).get("effective")
-    said += [f"KubeVirt's client limits: {rate}"] if rate else []
+    said += [f"KubeVirt's client limits: {_plain(rate)}"] if rate else []
     said += warned
     return "; ".join(said) + "."

@@ -26,7 +26,7 @@ class Ceph(Part):
     write_cpu_us: float = Field(150.0, gt=0, description="a write in an OSD's thread, us; assumption")
     media_read_us: float = Field(110.0, gt=0, description="a read that misses the cache, us; assumption")
     media_write_us: float = Field(
-        5.0, gt=0, description="one write of the device without its bytes, us; assumption"
+        3.5, gt=0, description="one write of the device without its bytes, us; assumption"
     )
     device_writes: int = Field(
         2,
