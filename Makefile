@@ -97,7 +97,7 @@ demo-api: testbed-up ## profile smoke against that API server, the virtual contr
 	$(BIN)/virtscale cluster control $(TESTBED) > .testbed/controllers.log 2>&1 & controllers=$$!; \
 	trap "kill -INT $$controllers 2>/dev/null || true; wait $$controllers 2>/dev/null || true" EXIT; \
 	for try in $$(seq 120); do grep -q '^controllers ready' .testbed/controllers.log && break; kill -0 $$controllers || exit 1; sleep 0.5; done; \
-	$(BIN)/virtscale run --profile smoke --cluster $(TESTBED)
+	$(BIN)/virtscale run --profile smoke --cluster $(TESTBED) --stages $(STUDY_STAGES)
 
 test-api: testbed-build ## the tests that need that API server (they start one of their own)
 	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
