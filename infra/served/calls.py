@@ -7,6 +7,7 @@ import orjson
 import yaml
 
 from infra.cluster.port import Object, Scope
+from infra.served import protobuf
 from infra.served.paths import Target
 from infra.served.status import bad_request
 
@@ -48,9 +49,11 @@ class Call(NamedTuple):
         return int(text)
 
     def decoded(self) -> Any:
-        """The body as JSON or YAML; None when it is empty."""
+        """The body as JSON, YAML or protobuf; None when it is empty."""
         if not self.body:
             return None
+        if self.body.startswith(protobuf.MAGIC):
+            return protobuf.decoded(self.body)
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError as error:

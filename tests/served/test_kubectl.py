@@ -69,7 +69,7 @@ def test_describe_shows_events(server: Server, tmp_path: Path) -> None:
     kubectl(server, tmp_path, "patch", "vm", "told", "--type=merge", "-p", RUN)
     kubectl(server, tmp_path, "wait", "vm/told", "--for=condition=Ready", "--timeout=20s")
     described = kubectl(server, tmp_path, "describe", "vm", "told")
-    assert "Printable Status:     Running" in described
+    assert "Printable Status:  Running" in described
     assert "SuccessfulCreate" in described
     assert "<unknown>" not in described
     kubectl(server, tmp_path, "delete", "vm", "told")
