@@ -38,6 +38,8 @@ class ControlPlane:
         self.draws = draws
         self.faults = faults
         self.machines = Machines(clock, description, draws)
+        self.copied_classes: set[str] = set()
+        """Storage classes whose clones CDI copies through pods."""
         self._reader = client(Rate(qps=0, burst=0))
         self._informers: dict[Kind, Informer] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}

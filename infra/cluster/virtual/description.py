@@ -139,6 +139,9 @@ class Cdi(Part):
         0.0, description="CPU of one reconcile, seconds; assumption (its calls dominate)"
     )
     import_s: float = Field(95.0, description="import of the golden image, seconds; assumption")
+    copy_mib_per_s: float = Field(
+        200.0, gt=0, description="a clone copied through a pod, MiB per second; assumption"
+    )
 
 
 class Csi(Part):

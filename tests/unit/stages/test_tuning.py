@@ -19,6 +19,7 @@ from infra.cluster.kinds import (
 from infra.cluster.port import Cluster, Object, Ref
 from infra.errors import InvalidRun, StageError
 from infra.world import World, WorldSpec, open_world
+from tasks.deploy import deploy_batch
 from tasks.knobs import catalogue
 from tasks.profile import Profile
 from tasks.records import TABLES
@@ -348,3 +349,17 @@ def test_a_paused_pool_is_no_roll_out(open_virtual: OpenWorld) -> None:
         found = world.run(revert(world, profile, yes))
         assert found is not None
         assert found[0]["status"] == "reverted"
+
+
+def test_a_class_that_clones_by_copy_is_slow_and_the_canary_says_so(open_virtual: OpenWorld) -> None:
+    profile = asking(clone_strategy="copy")
+    with open_virtual() as world:
+        world.run(tuning(world, profile, yes))
+        began_ns = world.clock.now_ns()
+        with pytest.raises(StageError, match="cloned by copy, not from the snapshot"):
+            world.run(deploy_batch(world, profile, 1))
+        assert (world.clock.now_ns() - began_ns) / 1e9 > 21 * 1024 / 200
+        world.run(revert(world, profile, yes))
+        began_ns = world.clock.now_ns()
+        assert world.run(deploy_batch(world, profile, 1))["verdict"] == "valid"
+        assert (world.clock.now_ns() - began_ns) / 1e9 < 60

@@ -2,9 +2,11 @@
 
 from infra.cluster.kinds import PV, PVC, VOLUME_CLONE_SOURCE
 from infra.cluster.port import Cluster, Object, Ref
+from infra.cluster.virtual.capacity import SharedCapacity
 from infra.cluster.virtual.control_plane import ControlPlane, Latest, ensure
 from infra.cluster.virtual.controllers.cdi_data_volumes import CLONE_PHASE, CLONE_TYPE, SOURCE_NAMESPACE
 from infra.cluster.virtual.controllers.csi_provisioner import claim_reference
+from infra.cluster.virtual.controllers.storage_settings import COPY
 from infra.cluster.virtual.informer import Key
 from infra.errors import NotFound
 
@@ -12,6 +14,12 @@ FINALIZER = "cdi.kubevirt.io/clonePopulator"
 OWNED_BY = "cdi.kubevirt.io/OwnedByUID"
 FALLBACK = "cdi.kubevirt.io/cloneFallbackReason"
 TARGET = "virtual.virtscale.io/target"
+SUFFIXES = ("k", "M", "G", "T"), ("Ki", "Mi", "Gi", "Ti")
+BYTES = {"": 1.0} | {
+    suffix: base ** (power + 1)
+    for base, suffixes in zip((1000.0, 1024.0), SUFFIXES, strict=True)
+    for power, suffix in enumerate(suffixes)
+}
 
 
 class ClonePopulator:
@@ -29,6 +37,10 @@ class ClonePopulator:
         plane.informer(PVC).on_change(self._changed)
         plane.informer(VOLUME_CLONE_SOURCE).on_change(self._source_changed)
         self._waiting: dict[Key, Key] = {}
+        self._copies = SharedCapacity(
+            plane.clock, plane.description.guest.disk_gib_per_s * 1024, cdi.copy_mib_per_s
+        )
+        self._copied: dict[str, bool] = {}
 
     def _changed(self, what: str, obj: Object, before: Object | None) -> None:
         if what == "DELETED" or (before is not None and _news(obj) == _news(before)):
@@ -105,24 +117,50 @@ class ClonePopulator:
         temporary = self._claims.get(scratch)
         if temporary is None or temporary.get("status", {}).get("phase") != "Bound":
             return
+        if not self._is_filled(key, claim):
+            return
         volume = temporary["spec"]["volumeName"]
         await self._api.patch(Ref(PV, "", volume), {"spec": {"claimRef": claim_reference(claim)}})
         await self._annotate(key, "Rebind", {})
+
+    def _is_filled(self, key: Key, claim: Object) -> bool:
+        """Whether the temporary claim has its data: a copy, begun with the first question, takes its time."""
+        annotations, uid = claim["metadata"]["annotations"], claim["metadata"]["uid"]
+        if annotations.get(CLONE_TYPE) != COPY or FALLBACK in annotations:
+            return True
+        if uid not in self._copied:
+            self._copied[uid] = False
+            self._plane.spawn(self._copy(key, claim), f"clone source pod {key[1]}")
+        return self._copied[uid]
+
+    async def _copy(self, key: Key, claim: Object) -> None:
+        await self._copies.use(_mib(claim["spec"]["resources"]["requests"]["storage"]))
+        self._copied[claim["metadata"]["uid"]] = True
+        self.queue.add(key)
 
     async def _finish(self, key: Key, claim: Object, scratch: Key) -> None:
         temporary = self._claims.get(scratch)
         if temporary is not None and temporary.get("status", {}).get("phase") != "Lost":
             return
         await self._annotate(key, "Succeeded", {"finalizers": None})
+        self._copied.pop(claim["metadata"]["uid"], None)
         await self._drop(scratch)
 
     async def _annotate(self, key: Key, phase: str, more: Object) -> None:
-        annotations = {CLONE_PHASE: phase, CLONE_TYPE: "snapshot"}
         claim = self._claims.get(key)
+        annotations = {CLONE_PHASE: phase, CLONE_TYPE: self._way(claim)}
         if claim is not None and self._plane.faults.strikes("clone-fallback", claim):
             annotations |= {CLONE_TYPE: "copy", FALLBACK: "injected by the fault plan"}
         change = {"metadata": {"annotations": annotations, **more}}
         self._claims.wrote(await self._api.patch(Ref(PVC, *key), change))
+
+    def _way(self, claim: Object | None) -> str:
+        """How a claim is cloned: as its class says when the clone begins."""
+        if claim is None:
+            return "snapshot"
+        begun = (claim["metadata"].get("annotations") or {}).get(CLONE_TYPE)
+        by_class = COPY if claim["spec"]["storageClassName"] in self._plane.copied_classes else "snapshot"
+        return str(begun or by_class)
 
     async def _abandon(self, key: Key, scratch: Key) -> None:
         claim = self._claims.get(key)
@@ -135,6 +173,12 @@ class ClonePopulator:
             await self._api.delete(Ref(PVC, *scratch))
         except NotFound:
             return
+
+
+def _mib(size: str) -> float:
+    """A disk's size in MiB, of a quantity of bytes."""
+    number = size.rstrip("kMGTi")
+    return float(number) * BYTES[size[len(number) :]] / 2**20
 
 
 def _news(claim: Object) -> tuple[str, bool]:

@@ -11,6 +11,7 @@ from infra.cluster.virtual.informer import Key
 ROOK_NAMESPACE, ROOK_CONFIG = "openshift-storage", "rook-ceph-operator-config"
 PROVISIONER = "csi-rbdplugin-provisioner"
 QPS, BURST = "--kube-api-qps", "--kube-api-burst"
+COPY = "copy"
 CHOICES = ("cloneStrategy", "dataImportCronSourceFormat", "snapshotClass")
 
 
@@ -47,6 +48,10 @@ class StorageSettings:
         plane.informer(DEPLOYMENT).on_change(self._deployment_changed)
 
     def _profile_changed(self, what: str, obj: Object, before: Object | None) -> None:
+        copied, name = self._plane.copied_classes, obj["metadata"]["name"]
+        copied.discard(name)
+        if what != "DELETED" and (obj.get("status") or {}).get("cloneStrategy") == COPY:
+            copied.add(name)
         if what != "DELETED" and (before is None or obj.get("spec") != before.get("spec")):
             self._profile_queue.add(("", obj["metadata"]["name"]))
 
