@@ -1,4 +1,4 @@
-"""A boot storm whose guests are reached over SSH: a served cluster, and end points at the addresses we assign."""
+"""A boot storm that goes on to SSH: a served cluster, and end points at the addresses that we assign."""
 
 import time
 from pathlib import Path
@@ -28,11 +28,9 @@ def test_a_storm_goes_on_to_ssh_and_says_why_a_guest_did_not_answer(
     sets = (*guests, "boot.batches=[4]", "boot.limit_s=20", "boot.repeats=1")
     with endpoints(plan) as process:
         say(process, str(time.monotonic_ns()))
-        code = exit_code_of(
-            ("run", "--profile", "smoke", "--stages", "preflight,golden-image,boot,clean", "--no-prefect")
-            + ("--cluster", CONTEXT, "--store", str(tmp_path), "--run-id", "ssh")
-            + tuple(word for text in sets for word in ("--set", text))
-        )
+        stages, place = "preflight,golden-image,boot,clean", ("--store", str(tmp_path), "--run-id", "ssh")
+        asked = (*place, *(word for text in sets for word in ("--set", text)), "--no-prefect")
+        code = exit_code_of(("run", "--profile", "smoke", "--stages", stages, "--cluster", CONTEXT, *asked))
     assert code == 3, capsys.readouterr().err
     boots = pl.concat(pl.read_parquet(f) for f in (tmp_path / "vm_boots").rglob("*.parquet")).sort("vm")
     assert boots["state"].to_list() == ["ok", "ok", "timeout", "ok"]
