@@ -23,7 +23,8 @@ export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api bench-ssh fidelity \
-	prove-compare prove-kills prove-parsers prefect-up prefect-down lock testbed-build testbed-up testbed-down rgw-install rgw-up \
+	prove-compare prove-kills prove-parsers prefect-up prefect-down \
+	test-prefect prove-webhook lock testbed-build testbed-up testbed-down rgw-install rgw-up \
 	rgw-down test-rgw prove-rgw bench-store distclean
 
 help: ## show this list
@@ -116,6 +117,12 @@ prefect-up: $(READY) ## Prefect in operation: database, server, worker, webhook 
 
 prefect-down: $(READY) ## stop them; runs, schedules and results are kept
 	@$(BIN)/virtscale prefect down
+
+test-prefect: $(READY) ## Prefect with server, worker and receiver: retry, one run per cluster, webhooks
+	@$(BIN)/python -m pytest -q -m prefect $(PYTEST_ARGS)
+
+prove-webhook: $(READY) ## 2,000 hostile requests start nothing
+	@VIRTSCALE_TEST_HOSTILE=2000 $(BIN)/python -m pytest -q tests/integration/test_webhook.py $(PYTEST_ARGS)
 
 rgw-install: $(READY) ## install Debian's Ceph packages where they are missing (root)
 	@$(BIN)/python -m infra.rgw install

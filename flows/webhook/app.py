@@ -24,6 +24,8 @@ from flows.webhook.starting import Contradiction, NoDeployment, Order, PrefectAw
 from flows.webhook.telling import Told, metrics_page, tell
 from infra.errors import VirtscaleError
 
+HEADERS_KIB = 16
+
 Opened = Callable[[], AbstractAsyncContextManager[Starter]]
 
 
@@ -134,6 +136,8 @@ async def _delivered(request: Request, told: Told) -> tuple[int, dict[str, Any]]
 
 async def _body(request: Request, rules: Rules) -> bytes:
     """The body, if it is small and comes soon."""
+    if sum(len(name) + len(value) for name, value in request.headers.raw) > HEADERS_KIB * 1024:
+        raise Answer(400, f"header fields larger than {HEADERS_KIB} KiB")
     limit = rules.limits.body_kib * 1024
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length[:20]) > limit:

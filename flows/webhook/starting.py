@@ -14,6 +14,8 @@ from flows.webhook.rules import Unacceptable, complete
 from infra.errors import VirtscaleError
 
 T = TypeVar("T")
+READY_S = 2.0
+"""Who asks whether we are ready does not wait for long."""
 
 
 class PrefectAway(VirtscaleError):
@@ -90,8 +92,9 @@ class PrefectStarter:
     async def is_ready(self) -> bool:
         """Whether Prefect answers."""
         try:
-            return await self._answer(self._client.api_healthcheck()) is None
-        except VirtscaleError:
+            async with asyncio.timeout(READY_S):
+                return await self._client.api_healthcheck() is None
+        except TimeoutError:
             return False
 
     async def _deployment(self, name: str) -> DeploymentResponse:
