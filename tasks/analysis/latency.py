@@ -16,7 +16,7 @@ QUANTITIES = {
     "jitterdebugger": "lateness of a timer",
     "cyclictest": "lateness of a timer",
     "oslat": "time in which a busy CPU was taken away",
-    "l2reflect": "round trip of a frame between the two VMs",
+    "l2reflect": "round trip of a frame",
 }
 SAMPLES = {"oslat": "turns of its loop", "l2reflect": "round trips"}
 QUANTILES = {"p50_us": 50.0, "p99_us": 99.0, "p99_99_us": 99.99, "p99_9999_us": 99.9999}

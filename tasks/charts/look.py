@@ -120,6 +120,8 @@ def config(dark: bool = False) -> dict[str, Any]:
             "titleColor": text,
             "labelFontSize": 12,
             "titleFontSize": 12,
+            "symbolBaseFillColor": text,
+            "symbolBaseStrokeColor": text,
         },
         "text": {"color": text, "fontSize": 11},
         "rule": {"color": quiet},

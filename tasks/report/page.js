@@ -16,7 +16,7 @@
       shown.config = dark ? charts.dark : charts.light;
       if (narrow.matches) {
         shown.height = Math.min(shown.height, 300);
-        const legend = { ...shown.config.legend, columns: 2 };
+        const legend = { ...shown.config.legend, columns: 2, layout: { bottom: { direction: "vertical" } } };
         shown.config = { ...shown.config, legend, axisX: { labelAngle: -40 } };
       }
       const actions = { export: true, source: false, compiled: false, editor: false };
