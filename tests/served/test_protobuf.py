@@ -61,13 +61,16 @@ def test_other_kinds_are_asked_for_as_json() -> None:
     assert refused.value.code == 415
 
 
+def kind_of(body: bytes) -> str:
+    """The kind that is found in a body, or the reason why none is."""
+    try:
+        return str(decoded(body)["kind"])
+    except Refused as refused:
+        return refused.reason
+
+
 @given(st.binary(max_size=60), st.integers(0, 40))
 def test_damaged_bytes_are_refused(tail: bytes, cut: int) -> None:
     whole = sent(b"ConfigMap", part(1, part(1, b"name")) + part(2, part(1, b"k") + part(2, b"v")))
-    for body in (MAGIC + tail, whole[:cut] + tail):
-        try:
-            found = decoded(body)
-        except Refused as refused:
-            assert refused.code in (400, 415)
-        else:
-            assert found["kind"] in ("ConfigMap", "Namespace", "Secret", "DeleteOptions")
+    assert kind_of(MAGIC + tail) in ("BadRequest", "UnsupportedMediaType")
+    assert kind_of(whole[:cut] + tail) in ("BadRequest", "UnsupportedMediaType", "ConfigMap")
