@@ -43,7 +43,7 @@ class Guests(Protocol):
         ...
 
     def cloud_init(self, vm: str) -> CloudInit | None:
-        """What this VM's guest must be told at its first boot; None: nothing."""
+        """What the guest of a VM that is made now must be told at its first boot; None: nothing."""
         ...
 
     def address_in(self, status: dict[str, Any]) -> str:

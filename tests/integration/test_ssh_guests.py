@@ -130,6 +130,8 @@ def test_a_host_key_that_changed_is_found(tmp_path: Path) -> None:
     async def again(guests: SshGuests) -> None:
         with pytest.raises(GuestError, match="its host key is not the one that it showed first"):
             await guests.run("vm-1", "true", 5)
+        assert guests.cloud_init("vm-1") is not None
+        assert await guests.run("vm-1", "echo made anew", 5) == b"made anew\n"
 
     other = public_line(asyncssh.generate_private_key("ssh-ed25519"))
     (tmp_path / "host_keys").write_text(json.dumps(["vm-1", other]) + "\n")

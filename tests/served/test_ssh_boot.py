@@ -20,6 +20,7 @@ def test_a_storm_goes_on_to_ssh_and_says_why_a_guest_did_not_answer(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+    monkeypatch.setenv("VIRTSCALE_STATE", str(tmp_path / "state"))
     plan: list[EndPoint] = [
         {"vm": f"ssh-b-{i:04d}", "address": f"127.{OWN}.0.{10 + i}", "kind": kind, "at_s": 0.0}
         for i, kind in enumerate(KINDS)

@@ -65,7 +65,8 @@ class SshGuests:
         return self._settings.path
 
     def cloud_init(self, vm: str) -> CloudInit | None:
-        """What a VM's guest must be told to be reached."""
+        """What the guest of a VM that is made now must be told to be reached."""
+        self._login.host_keys.forget(vm)
         return cloud_init.cloud_init(self._settings, vm, self._public_key)
 
     def address_in(self, status: dict[str, Any]) -> str:

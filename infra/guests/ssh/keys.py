@@ -52,11 +52,14 @@ def public_line(key: asyncssh.SSHKey) -> str:
 
 
 class HostKeys:
-    """Host key of each VM, recorded when it is first seen; appended to a file, one JSON array a line."""
+    """Host key of each VM, recorded when it is first seen; appended to a file, one JSON array a line.
+
+    A VM that is made anew, under the name of one before it, has no key yet.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[str, str] = {}
+        self._known: dict[str, str | None] = {}
         if path.exists():
             whole = path.read_bytes().rpartition(b"\n")[0]
             self._known.update(orjson.loads(line) for line in whole.splitlines())
@@ -66,7 +69,15 @@ class HostKeys:
         line = public_line(key)
         known = self._known.get(vm)
         if known is None:
-            self._known[vm] = line
-            with os.fdopen(os.open(self._path, _APPEND, 0o600), "ab") as file:
-                file.write(orjson.dumps((vm, line)) + b"\n")
+            self._record(vm, line)
         return known in (None, line)
+
+    def forget(self, vm: str) -> None:
+        """A VM is made: whatever had its name before is gone."""
+        if self._known.get(vm) is not None:
+            self._record(vm, None)
+
+    def _record(self, vm: str, line: str | None) -> None:
+        self._known[vm] = line
+        with os.fdopen(os.open(self._path, _APPEND, 0o600), "ab") as file:
+            file.write(orjson.dumps((vm, line)) + b"\n")
