@@ -17,8 +17,8 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.:]{0,251}[a-z0-9])?")
 QUANTITY = re.compile(r"[+]?[0-9.]+([eE][-+]?[0-9]+|[KMGTPE]i?|[mk])?")
 _WITHOUT_RULES = ("rbac.authorization.k8s.io",)
 _REQUIRED: dict[Kind, tuple[str, ...]] = {
-    VM: ("spec.template.spec",),
-    VMI: ("spec",),
+    VM: ("spec.template.spec.domain",),
+    VMI: ("spec.domain",),
     PVC: ("spec.accessModes", "spec.resources.requests.storage"),
     POD: ("spec.containers",),
     SNAPSHOT: ("spec.source",),

@@ -19,6 +19,7 @@ from infra.cluster.virtual.platform_objects import platform_objects
 from infra.cluster.virtual.runtime import seed_objects
 from infra.cluster.virtual.weather import ExposedClient, PatientClient, Weather
 from infra.errors import NotFound
+from infra.served.controllers import PatientPlane
 from infra.served.realtime import RealTimeLoop, ServedApiServer
 
 EVENTS_KEPT = timedelta(hours=1)
@@ -60,7 +61,7 @@ async def cluster(description: Description, plan: FaultPlan, seed: int = 1) -> A
         return cast(Cluster, PatientClient(inner, lambda: weather)) if plan.fault else inner
 
     faults = Faults(_from_the_start(plan), draws)
-    plane = ControlPlane(controllers_client, server.clock, server.description, draws, faults)
+    plane = PatientPlane(controllers_client, server.clock, server.description, draws, faults)
     client: Cluster = server.client()
     if plan.fault:
         weather = Weather(server, plane, draws)

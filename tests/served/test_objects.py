@@ -87,7 +87,7 @@ def _without_template(namespace: str) -> Object:
 
 WRONG: dict[str, tuple[Callable[[str], Object], type[ClusterError], str]] = {
     "a name in capitals": (lambda ns: config_map("Upper", ns), Invalid, "422 .*metadata.name: Invalid value"),
-    "no template": (_without_template, Invalid, "422 .*spec.template.spec: Required value"),
+    "no template": (_without_template, Invalid, "422 .*spec.template.spec.domain: Required value"),
     "a label that is a number": (
         lambda ns: config_map("n", ns) | {"metadata": {"name": "n", "namespace": ns, "labels": {"a": 1}}},
         Invalid,
@@ -264,6 +264,24 @@ def test_a_vm_starts_and_stops_in_real_time(server: Server, namespace: str) -> N
         await gone(cluster, Ref(DATA_VOLUME, namespace, "vm-root"))
         with pytest.raises(NotFound):
             await cluster.subresource(Ref(VM, namespace, "vm"), "start")
+
+    server.use(use)
+
+
+def test_an_object_that_no_controller_can_read_ends_nothing(
+    server: Server, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use(cluster: KubernetesCluster) -> None:
+        odd = virtual_machine("odd", namespace, "Always")
+        odd["spec"]["template"]["spec"]["volumes"] = "none"
+        odd["spec"]["dataVolumeTemplates"] = [{}]
+        await cluster.create(odd)
+        while "virt-controller vm" not in caplog.text:
+            await asyncio.sleep(0.02)
+        fine = bootable("fine", namespace)
+        await cluster.create(fine)
+        await status(cluster, ref_of(fine), "Stopped")
+        await cluster.delete(ref_of(odd))
 
     server.use(use)
 
