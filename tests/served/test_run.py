@@ -15,7 +15,7 @@ from tests.served.conftest import Server
 STAGES = "preflight,golden-image,deploy,boot,report,clean"
 
 
-@pytest.mark.slow
+@pytest.mark.api
 def test_profile_smoke_runs_and_its_tables_say_served(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
