@@ -25,6 +25,7 @@ from tests.benchmarks.fidelity_io import (
 )
 from tests.benchmarks.fidelity_labs import lab_rows, lab_switch_rows
 from tests.benchmarks.fidelity_latency import NO_STALLS, latency_rows, latency_switch_rows, measure_latency
+from tests.benchmarks.fidelity_limits import limits_rows, measured_limits
 from tests.benchmarks.fidelity_page import page
 from tests.benchmarks.fidelity_rows import Row, plain
 from tests.benchmarks.fidelity_study import (
@@ -89,11 +90,13 @@ def compared(seed: int, finished: tuple[str, str] | None) -> tuple[list[Row], li
         whole = pool.submit(read_study, *finished) if finished else run("study", {}, ())
         images = run("images-50", IMAGES_50, LARGEST)
         off = run("switched-off", SWITCHED_OFF, SHAPES)
+        limits = measured_limits(run)
         labs = pool.submit(lab_rows, seed)
         lab_switches = pool.submit(lab_switch_rows, seed)
         latency = pool.submit(measure_latency, store, "latency", seed, {})
         no_stalls = pool.submit(measure_latency, store, "no-stalls", seed, NO_STALLS)
         published = [*study_rows(whole.result(), images.result()), *labs.result()]
+        published += limits_rows({name: each.result() for name, each in limits.items()})
         published += [*io_rows(cells.result()), *latency_rows(latency.result())]
         switches = [*switch_rows(off.result()), *lab_switches.result()]
         switches += io_switch_rows(spread_out.result(), never_idle.result())

@@ -40,6 +40,9 @@ sizes, and exits with 1 when a row fails.
   kubevirt#13764 took away. The second comes from how long a node takes to start its pods.
 - Why four snapshots give 100 a minute and not four times 34.6 is not published. The model's answer is the
   provisioner's client (three calls a volume at QPS 5) and the part of a restore outside the lock.
+- Nobody published what HCO's pairs of limits do to deploys and boots; their direction is derived from what
+  each pair raises and lowers. On the studied cluster restores and attachments hide most of it, so `study,
+  limits alone` has the restore lock off, quick attachments and ample limits for everybody but KubeVirt.
 
 ## Published figures
 

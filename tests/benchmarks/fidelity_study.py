@@ -60,7 +60,9 @@ def measure(store: Path, run_id: str, seed: int, changed: Mapping[str, Any], set
         subprocess.CalledProcessError: the run failed; what it said has been printed.
     """
     cluster = changed_cluster(store, run_id, changed)
-    stages = ["preflight", "golden-image", *(["deploy"] if _has_deploys(sets) else []), "boot"]
+    stages = ["preflight", "golden-image", "boot"]
+    stages += ["deploy"] if _has_deploys(sets) else []
+    stages += ["tuning"] if any(each.startswith("tuning.") for each in sets) else []
     options = {"profile": "study", "stages": ",".join(stages), "cluster": cluster, "seed": str(seed)}
     options |= {"store": str(store), "run-id": run_id}
     command = [sys.executable, "-m", "flows", "run", "--no-prefect", "--keep"]
