@@ -17,6 +17,8 @@ INSTALL := pip install --quiet --require-hashes --requirement requirements.lock
 # make test JOBS=0 runs them in one process; PYTEST_ARGS='-k deploy' chooses.
 JOBS ?= 2
 PYTEST_ARGS ?=
+# make bench-ssh END_POINTS='1000 30' is a smaller one: how many, over how many seconds.
+END_POINTS ?= 6000 60
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -79,7 +81,7 @@ bench-api: testbed-build ## measure the adapter against a minimal client, on a r
 	@$(BIN)/python -m tests.benchmarks.bench_api
 
 bench-ssh: $(READY) ## the SSH prober against 6,000 end points on 127.0.0.0/8 coming up over 60 s
-	@$(BIN)/python -m tests.benchmarks.bench_ssh
+	@$(BIN)/python -m tests.benchmarks.bench_ssh $(END_POINTS)
 
 fidelity: $(READY) ## published figures against measured ones, full sizes (writes docs/fidelity.md)
 	@$(BIN)/python -m tests.benchmarks.fidelity
@@ -118,8 +120,8 @@ prefect-up: $(READY) ## Prefect in operation: database, server, worker, webhook 
 prefect-down: $(READY) ## stop them; runs, schedules and results are kept
 	@$(BIN)/virtscale prefect down
 
-test-prefect: $(READY) ## Prefect with server, worker and receiver: retry, one run per cluster, webhooks
-	@$(BIN)/python -m pytest -q -m prefect $(PYTEST_ARGS)
+test-prefect: $(READY) ## Prefect with PostgreSQL, server and worker: deployments, retry, one run per cluster
+	@$(BIN)/python -m pytest -q -m "prefect and slow" $(PYTEST_ARGS)
 
 prove-webhook: $(READY) ## 2,000 hostile requests start nothing
 	@VIRTSCALE_TEST_HOSTILE=2000 $(BIN)/python -m pytest -q tests/integration/test_webhook.py $(PYTEST_ARGS)

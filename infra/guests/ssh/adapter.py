@@ -120,7 +120,7 @@ class SshGuests:
         probe = self._probes.get(vm)
         if probe is None or probe.phase == "ready":
             return None
-        return f"{probe.address or 'no address'}: {probe.reason}"
+        return f"{probe.address or 'no address'}: {probe.shown_reason}"
 
     def _tell(self, answer: Answer) -> None:
         self._buffer.append(answer)

@@ -44,6 +44,12 @@ class Probe:
     rests_until_ns: int = 0
     told: int = 0
     reason: str = "not probed yet"
+    failure: str = ""
+
+    @property
+    def shown_reason(self) -> str:
+        """Why it is not ready: while a connection is tried again, what ended the last one."""
+        return self.failure if self.failure and self.phase != "knocking" else self.reason
 
     def not_open_ns(self, seen_ns: int) -> int:
         """The last moment at which the port was not open, as seen at `seen_ns`."""
@@ -62,6 +68,6 @@ class Probe:
         """The connection ended early: knock again later, each time a little later."""
         rest_ns = min(LONGEST_REST_NS, FIRST_REST_NS << min(self.failures, 8))
         self.failures += 1
-        self.reason = reason
+        self.reason = self.failure = reason
         self.phase = "knocking"
         self.rests_until_ns = now_ns + rest_ns
