@@ -1,4 +1,4 @@
-"""`virtscale cluster serve`: the virtual cluster in real time, for kubectl and whatever else speaks to one."""
+"""`virtscale cluster serve`: the virtual cluster in real time, for kubectl and other clients."""
 
 import asyncio
 import signal
