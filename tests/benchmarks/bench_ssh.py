@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +29,6 @@ PORT = 2222
 OWN = 16 + os.getpid() % 200
 """Addresses of this process alone: 127.OWN.0.0/16."""
 LIMIT_MS = 250.0
-SETTLE_S = 2.0
-"""A storm goes on for so long, even if everybody has answered: misbehaviour takes time."""
 MISBEHAVING = {"filtered": 200, "silent": 200, "wrong": 100, "refuses": 100, "disconnects": 50}
 """Of 6,000 end points; fewer end points have as large a share."""
 REASONS = {
@@ -87,11 +85,16 @@ class Storm:
         """Reasons other than the right one, by kind."""
         found: dict[str, Counter[str | None]] = {}
         for point in self.plan:
-            said, right = self.reasons[point["vm"]], REASONS.get(point["kind"])
-            is_right = said is None if right is None else right in (said or "")
-            if not is_right:
+            said = self.reasons[point["vm"]]
+            if not is_named(point, said):
                 found.setdefault(point["kind"], Counter())[said] += 1
         return found
+
+
+def is_named(point: EndPoint, reason: str | None) -> bool:
+    """Whether a reason, or that there is none, is the right one."""
+    right = REASONS.get(point["kind"])
+    return reason is None if right is None else right in (reason or "")
 
 
 def plan_of(n: int, over_s: float, kinds: dict[str, int], seed: int = 7) -> list[EndPoint]:
@@ -162,14 +165,16 @@ async def _probe(
     async def listen() -> None:
         async for batch in guests.answers():
             answers.update({(each.vm, each.step): each for each in batch})
-            if len(answers) >= wanted and time.monotonic() - began > SETTLE_S:
-                return
 
-    with suppress(TimeoutError):
-        await asyncio.wait_for(listen(), timeout_s)
+    listening = asyncio.create_task(listen())
+    while time.monotonic() - began < timeout_s:
+        await asyncio.sleep(0.1)
+        if len(answers) >= wanted and all(is_named(point, guests.reason(point["vm"])) for point in plan):
+            break
     reasons = {point["vm"]: guests.reason(point["vm"]) for point in plan}
     used = (time.process_time() - cpu, time.monotonic() - began)
     await guests.close()
+    await listening
     return answers, reasons, *used
 
 

@@ -33,7 +33,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def stormed(tmp_path_factory: pytest.TempPathFactory) -> Storm:
-    return storm(plan_of(60, 2.0, KINDS), tmp_path_factory.mktemp("ssh"), 25.0)
+    return storm(plan_of(60, 2.0, KINDS), tmp_path_factory.mktemp("ssh"), 60.0)
 
 
 def test_each_end_point_shows_the_steps_that_it_has(stormed: Storm) -> None:
