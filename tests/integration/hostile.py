@@ -112,28 +112,26 @@ def bad_delivery(draw: random.Random) -> Hostile:
 
 
 def unknown_field(draw: random.Random) -> Hostile:
-    content = draw.choice(
-        (
-            {"parameters": {"cluster": "production"}},
-            {"parameters": {"store": "/etc"}},
-            {"parameters": {"__class__": 1}},
-            {"parameters": {"profile": "../../../etc/passwd"}},
-            {"parameters": {"profile": {"__prefect_kind": "jinja", "template": "{{ 7 * 7 }}"}}},
-            {"parameters": {"__prefect_kind": "json", "value": "{}"}},
-            {"parameters": {"seed": -1}},
-            {"parameters": {"seed": "1"}},
-            {"parameters": {"seed": 1e300}},
-            {"parameters": {"seed": True}},
-            {"parameters": {"run_id": "../x"}},
-            {"parameters": {"run_id": "a\u0000b"}},
-            {"parameters": {"stages": ["everything"]}},
-            {"parameters": []},
-            {"dry_run": "no"},
-            {"deployment": "clean/virtual-study"},
-            {"parameters": {"profile": "smoke"}, "idempotency_key": "x"},
-        )
+    asked: tuple[dict[str, object], ...] = (
+        {"parameters": {"cluster": "production"}},
+        {"parameters": {"store": "/etc"}},
+        {"parameters": {"__class__": 1}},
+        {"parameters": {"profile": "../../../etc/passwd"}},
+        {"parameters": {"profile": {"__prefect_kind": "jinja", "template": "{{ 7 * 7 }}"}}},
+        {"parameters": {"__prefect_kind": "json", "value": "{}"}},
+        {"parameters": {"seed": -1}},
+        {"parameters": {"seed": "1"}},
+        {"parameters": {"seed": 1e300}},
+        {"parameters": {"seed": True}},
+        {"parameters": {"run_id": "../x"}},
+        {"parameters": {"run_id": "a\u0000b"}},
+        {"parameters": {"stages": ["everything"]}},
+        {"parameters": []},
+        {"dry_run": "no"},
+        {"deployment": "clean/virtual-study"},
+        {"parameters": {"profile": "smoke"}, "idempotency_key": "x"},
     )
-    body = json.dumps(content).encode()
+    body = json.dumps(draw.choice(asked)).encode()
     return Hostile("unknown field", request(body, signed(body, _id(draw))), REFUSED)
 
 

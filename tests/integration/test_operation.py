@@ -1,0 +1,220 @@
+"""Prefect in operation: `virtscale prefect up`, deployments, a worker; Retry redoes what failed."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pytest
+
+from infra import postgres, prefect_server
+from infra.results.commits import read_commits
+from infra.results.open import open_store
+
+pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(400)]
+
+AWAY = """
+[[fault]]
+kind = "api-away"
+stage = "deploy"
+batch = 2
+attempt = 1
+at_s = 0.1
+for_s = 100000
+"""
+STAGES = ["preflight", "golden-image", "deploy", "boot", "report", "clean"]
+ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+
+class Operation(NamedTuple):
+    """What `virtscale prefect up` started, and what it said."""
+
+    url: str
+    folder: Path
+    environment: dict[str, str]
+    said: str
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """One request to Prefect's API."""
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url + path, content, {"content-type": "application/json"}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def virtscale(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command."""
+        command = [sys.executable, "-m", "flows", *arguments]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+
+    def start(self, deployment: str, **request: Any) -> str:
+        """Start a run as the UI does; returns its id."""
+        found = self.ask("GET", f"/deployments/name/{quote(deployment)}")
+        asked = {"cluster": "virtual:study", "profile": "smoke", "store": str(self.folder / "store")}
+        body = {"parameters": {"request": asked | request}}
+        return str(self.ask("POST", f"/deployments/{found['id']}/create_flow_run", body)["id"])
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """The flow run."""
+        found: dict[str, Any] = self.ask("GET", f"/flow_runs/{run_id}")
+        return found
+
+    def ended(self, run_id: str) -> str:
+        """The state in which the run ends."""
+        return str(until(lambda: self.run(run_id)["state"]["type"], lambda state: state in ENDED))
+
+    def tasks(self, run_id: str, at_least: int) -> list[tuple[str, str]]:
+        """Names and states of its task runs in order; they reach the server a little later."""
+        asked = {"sort": "EXPECTED_START_TIME_ASC", "flow_runs": {"id": {"any_": [run_id]}}}
+        found = until(
+            lambda: [
+                (task["name"], task["state"]["name"]) for task in self.ask("POST", "/task_runs/filter", asked)
+            ],
+            lambda tasks: (
+                len(tasks) >= at_least and not {"Running", "Pending"} & {state for _, state in tasks}
+            ),
+        )
+        return list(found)
+
+
+def until(look: Callable[[], Any], right: Callable[[Any], bool], limit_s: float = 150) -> Any:
+    deadline = time.monotonic() + limit_s
+    while not right(found := look()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.5)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def operation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operation]:
+    folder = tmp_path_factory.mktemp("operation")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment["VIRTSCALE_STATE"] = str(folder / "state")
+    port, hook = free_port(), free_port()
+    made = Operation(f"http://127.0.0.1:{port}/api", folder, environment, "")
+    try:
+        up = made.virtscale("prefect", "up", "--port", str(port), "--webhook-port", str(hook))
+        assert up.returncode == 0, up.stderr
+        client = prefect_server.Server(0, port)
+        yield made._replace(said=up.stdout, environment=environment | {"PREFECT_API_URL": client.url})
+    finally:
+        made.virtscale("prefect", "down", "--yes")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("VIRTSCALE_STATE", str(folder / "state"))
+            if own := postgres.find():
+                postgres.wipe(own)
+
+
+def test_up_says_that_all_is_healthy_and_where_the_ui_is(operation: Operation) -> None:
+    lines = dict(
+        line.split(None, 1) for line in operation.said.splitlines() if not line.startswith("created")
+    )
+    assert lines["healthy"] == "server, worker, receiver"
+    assert lines["ui"] == operation.url.removesuffix("/api")
+    assert operation.said.count("created ") == 11
+    secret = operation.folder / "state" / "prefect" / "webhook.secret"
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_applying_again_changes_nothing_and_mends_what_was_changed(operation: Operation) -> None:
+    again = operation.virtscale("prefect", "apply")
+    assert again.stdout == "unchanged: 9 deployments of virtual:study\n", again.stderr
+    found = operation.ask("GET", "/deployments/name/deploy/virtual-study")
+    operation.ask("DELETE", f"/deployments/{found['id']}")
+    study = operation.ask("GET", "/deployments/name/study/virtual-study")
+    operation.ask("PATCH", f"/deployments/{study['id']}", {"description": "x", "tags": ["x"]})
+    (schedule,) = study["schedules"]
+    on = f"/deployments/{study['id']}/schedules/{schedule['id']}"
+    operation.ask("PATCH", on, {"active": True})
+    mended = operation.virtscale("prefect", "apply").stdout.splitlines()
+    assert "created deploy/virtual-study" in mended
+    # With one of its deployments the server deletes the slot of all.
+    assert "created limit virtscale-virtual-study: 1 run at a time" in mended
+    assert "changed study/virtual-study: description, tags, limit" in mended
+    after = operation.ask("GET", "/deployments/name/study/virtual-study")
+    assert [each["active"] for each in after["schedules"]] == [True]
+    operation.ask("PATCH", on, {"active": False})
+    assert operation.virtscale("prefect", "apply").stdout.startswith("unchanged")
+
+
+def test_the_server_refuses_what_the_form_does_not_allow(operation: Operation) -> None:
+    for request in ({"seed": "1"}, {"cluster": "another"}, {"sead": 1}):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            operation.start("study/virtual-study", **request)
+        with refused.value as answer:
+            assert answer.code == 409
+            assert "request" in json.load(answer)["detail"]
+
+
+def test_retry_redoes_the_failed_batch_and_nothing_before_it(operation: Operation) -> None:
+    faults = operation.folder / "away.toml"
+    faults.write_text(AWAY)
+    run_id = operation.start("study/virtual-study", faults=str(faults), stages=STAGES)
+    assert operation.ended(run_id) == "FAILED"
+    first = operation.tasks(run_id, 4)
+    before = [(name, "Completed") for name in ("preflight", "golden image", "deploy 1")]
+    assert first == [*before, ("deploy 2", "Failed")]
+    # A hook of the failed run may still be about; whoever presses Retry takes a moment, too.
+    time.sleep(5)
+    retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
+    assert operation.ask("POST", f"/flow_runs/{run_id}/set_state", retry)["status"] == "ACCEPT"
+    until(lambda: operation.run(run_id)["run_count"], lambda count: count == 2)
+    assert operation.ended(run_id) == "COMPLETED"
+    again = operation.tasks(run_id, len(first) + 10)[len(first) :]
+    assert again[:3] == [("preflight", "Cached"), ("golden image", "Cached"), ("deploy 1", "Cached")]
+    assert {state for _, state in again[3:]} == {"Completed"}
+    assert [name for name, _ in again[3:]][:2] == ["deploy 2", "deploy 4"]
+    commits = read_commits(open_store(str(operation.folder / "store")), run_id)
+    done = Counter(f"{each.cell.stage} {each.cell.cell}" for each in commits if each.complete)
+    assert (done["deploy 1"], done["deploy 2"], done["deploy 4"], done["preflight 0"]) == (1, 1, 1, 1)
+    attempts = {
+        each.cell.cell: each.attempt for each in commits if each.cell.stage == "deploy" and each.complete
+    }
+    assert attempts == {"1": 1, "2": 2, "4": 1}
+
+
+def test_a_run_shows_progress_a_table_per_batch_and_a_summary(operation: Operation) -> None:
+    run_id = operation.start("deploy/virtual-study", batches=[1, 3])
+    assert operation.ended(run_id) == "COMPLETED"
+    found = operation.ask("POST", "/artifacts/filter", {"flow_runs": {"id": {"any_": [run_id]}}})
+    artifacts = {each["key"]: each["data"] for each in found if each["key"]}
+    assert set(artifacts) == {"progress", "deploy-1", "deploy-3", "summary"}
+    assert artifacts["progress"] == 100
+    (deploy, delete) = json.loads(artifacts["deploy-3"])
+    assert (deploy["stage"], deploy["VMs"], deploy["ok"], deploy["verdict"]) == ("deploy", "3", "3", "valid")
+    assert delete["stage"] == "delete"
+    assert f"# Run {run_id}" in artifacts["summary"]
+    assert f"{run_id}/report.html" in artifacts["summary"]
+
+
+def test_of_two_runs_on_one_cluster_the_second_waits(operation: Operation) -> None:
+    first = operation.start("deploy/virtual-study", batches=[1])
+    second = operation.start("boot storm/virtual-study", batches=[1])
+    assert [operation.ended(first), operation.ended(second)] == ["COMPLETED", "COMPLETED"]
+    spans = sorted((run["start_time"], run["end_time"]) for run in map(operation.run, (first, second)))
+    assert spans[0][1] <= spans[1][0]
+
+
+def test_down_refuses_while_a_run_is_active(operation: Operation) -> None:
+    run_id = operation.start("deploy/virtual-study", batches=[1, 2, 3, 4, 5, 6, 7, 8])
+    until(lambda: operation.run(run_id)["state"]["type"], lambda state: state in {"RUNNING"} | ENDED)
+    refused = operation.virtscale("prefect", "down")
+    if operation.run(run_id)["state"]["type"] == "RUNNING":
+        assert refused.returncode == 2
+        assert "1 active" in refused.stderr
+    operation.ended(run_id)
