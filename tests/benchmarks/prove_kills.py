@@ -2,8 +2,9 @@
 
 `make prove-kills` (20 kills of profile `small`); prints one line per kill and exits 1 at the first
 difference. Compared are the last complete attempts of every table, without `attempt` and UIDs.
-Latency is left out: its guests go on while nobody looks, and a long process's segment is cut when
-somebody looks again, to the 10 ms of a guest's uptime.
+IO and latency are left out. A size of the io stage that is gone on with measures its remaining cells at
+another virtual time, so their draws differ; guests of the latency stage go on while nobody looks, and a
+long process's segment is cut when somebody looks again, to the 10 ms of a guest's uptime.
 """
 
 import random
@@ -20,7 +21,7 @@ from infra.results.read import scan
 from tasks.records import TABLES
 
 RUN_ID = "killed"
-STAGES = "preflight,tuning,golden-image,deploy,boot,io,report,clean"
+STAGES = "preflight,tuning,golden-image,deploy,boot,report,clean"
 IGNORED = ("attempt", "uid")
 
 
