@@ -46,9 +46,12 @@ class StepProcess:
         self._steps, steps = context.Pipe()
         self._life, life = context.Pipe()
         self.peak_rss_mib = self.ended_s = 0.0
+        self.cleans = False
+        """It takes away what the run left: that is what a first Ctrl-C asks for."""
         self._ready = False
         self._process = context.Process(target=serve, args=(runner, steps, life), daemon=True)
-        self._process.start()
+        with _deaf():
+            self._process.start()
         steps.close()
         life.close()
 
@@ -61,6 +64,7 @@ class StepProcess:
         """
         try:
             self._wait_until_ready()
+            self.cleans = step.stage == "clean"
             self._steps.send((request, step))
             answer: Answer = self._steps.recv()
         except (EOFError, OSError) as error:
@@ -88,9 +92,23 @@ class StepProcess:
         self._life.close()
 
 
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """What starts now ignores Ctrl-C until it says otherwise: it has nothing to clean up while it loads."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def serve(runner: StepRunner, steps: Connection, life: Connection) -> None:
     """Take steps until nobody sends any more."""
     os.setpgrp()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_die_with, args=(life,), daemon=True).start()
     try:
         steps.send(None)
@@ -182,11 +200,12 @@ class SideBySide:
                     raise
 
     def _stop(self, futures: list[Future[None]]) -> None:
-        """Interrupt every process and wait; a second Ctrl-C is passed on as well."""
+        """Interrupt every process that measures and wait; a second Ctrl-C is passed on to all."""
         self._stopping = True
-        for _ in range(2):
+        for told in range(2):
             for process in self._processes:
-                process.interrupt()
+                if told or not process.cleans:
+                    process.interrupt()
             try:
                 wait(futures)
             except KeyboardInterrupt:

@@ -151,7 +151,7 @@ def walk(request: RunRequest, session: Session, leg: Leg, way: Way) -> None:
         _where.set(where)
         take(request, session, step, run)
 
-    with cleaned_up(request, session, lambda: beside.at or leg[0][0]):
+    with cleaned_up(request, session, lambda: beside.at or leg[-1][0]):
         try:
             beside.walk(leg, take_there)
         finally:
@@ -185,9 +185,14 @@ def cleaned_up(request: RunRequest, session: Session, at: Callable[[], Step]) ->
             step = at()
             if not (isinstance(error, InUse) or request.keep or step.stage == "clean" or count() > 1):
                 clean_after(request, session, step, error)
-            if isinstance(error, VirtscaleError) and step.stage != "preflight" and error.exit_code != 1:
+            if isinstance(error, VirtscaleError) and step.stage != "preflight" and not _names(error, step):
                 raise StageError(f"{step.label}: {error}") from error
             raise
+
+
+def _names(error: VirtscaleError, step: Step) -> bool:
+    """Whether an error of a stage says itself in which step it happened."""
+    return error.exit_code == StageError.exit_code and str(error).startswith(step.label)
 
 
 def clean_after(

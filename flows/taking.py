@@ -9,7 +9,7 @@ from flows.steps import Step
 from infra.errors import StageError
 from infra.results.commits import read_commits
 from infra.results.open import open_store
-from infra.results.port import Cell
+from infra.results.port import Cell, Commit
 from infra.world import World, open_world
 from tasks.boot_storm import boot_batch
 from tasks.clean import clean
@@ -66,12 +66,18 @@ def clean_copies(request: RunRequest) -> dict[str, Any]:
     """Clean the cluster; of a virtual one each copy that a measured stage has worked on."""
     store = open_store(request.store)
     commits = read_commits(store, request.run_id)
-    cleaned = max((each.sequence for each in commits if each.cell.stage == "clean"), default=-1)
-    used = {each.cell.stage for each in commits if each.sequence > cleaned and each.cell.stage in MEASURED}
+    copies = [stage for stage in MEASURED if _is_used(commits, stage)] if request.spec().is_virtual else []
     summary: dict[str, Any] = {}
-    for stage in sorted(used) if request.spec().is_virtual and used else [""]:
+    for stage in [*copies, ""]:
         with open_world(request.spec(stage)) as world:
-            cleaned_here = world.run(clean(world))
+            cleaned_here = world.run(clean(world, stage or "0"))
         counts = {kind: n for kind, n in cleaned_here.items() if isinstance(n, int)}
         summary |= {kind: n + summary.get(kind, 0) for kind, n in counts.items()}
     return {"stage": "clean", **summary}
+
+
+def _is_used(commits: list[Commit], stage: str) -> bool:
+    """Whether a stage has worked on its copy since that was cleaned."""
+    own = [each.sequence for each in commits if each.cell.stage == stage]
+    cells = (Cell("clean", "0"), Cell("clean", stage))
+    return bool(own) and max(own) > max((each.sequence for each in commits if each.cell in cells), default=-1)

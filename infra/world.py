@@ -158,10 +158,10 @@ def open_world(spec: WorldSpec) -> Iterator[World]:
         yield world
 
 
-def _results(spec: WorldSpec, world: WorldName) -> Results:
+def _results(spec: WorldSpec, world: WorldName, clock: Clock) -> Results:
     store = open_store(spec.store)
     results = open_results(store, spec.run_id, world, spec.schemas, spool_folder(store, spec.run_id))
-    results.lineage = spec.lineage if spec.is_virtual else frozenset()
+    results.lineage, results.wall = spec.lineage if spec.is_virtual else frozenset(), clock.wall
     return results
 
 
@@ -169,7 +169,7 @@ def _results(spec: WorldSpec, world: WorldName) -> Results:
 def _virtual(spec: WorldSpec) -> Iterator[World]:
     description = description_of(spec.cluster)
     inside = VirtualCluster(description, spec.seed, load_faults(spec.faults))
-    results = _results(spec, "virtual")
+    results = _results(spec, "virtual", inside.server.clock)
     guests = _virtual_guests(inside, spec.seed)
     try:
         inside.open(results.last_state(), spec.background_pods)
@@ -212,14 +212,18 @@ def _live(spec: WorldSpec) -> Iterator[World]:
         cluster = runner.run(connect(spec.cluster))
         try:
             name, versions = runner.run(_look_around(cluster))
-            with closing(_results(spec, name)) as results, _live_guests(spec, cluster, runner) as guests:
+            clock = MonotonicClock()
+            with (
+                closing(_results(spec, name, clock)) as results,
+                _live_guests(spec, cluster, runner) as guests,
+            ):
                 yield World(
                     name=name,
                     run_id=spec.run_id,
                     versions=versions,
                     cluster=cluster,
                     guests=guests,
-                    clock=MonotonicClock(),
+                    clock=clock,
                     results=results,
                     runtime=LiveRuntime(runner),
                 )

@@ -45,8 +45,10 @@ CONTENTS = (VM, VMI, POD, DATA_VOLUME, DATA_SOURCE, SNAPSHOT, PVC)
 """A namespace that holds any of these is not empty."""
 
 
-async def clean(world: World) -> dict[str, Any]:
+async def clean(world: World, copy: str = "0") -> dict[str, Any]:
     """The stage: delete everything of this run and wait until it is gone.
+
+    `copy` names the measured stage whose copy of a virtual cluster this world is.
 
     Returns how many objects were deleted, by kind.
 
@@ -54,7 +56,7 @@ async def clean(world: World) -> dict[str, Any]:
         StageError: something of ours was still there after an hour.
     """
     ledger = world.results.ledger()
-    attempt = world.results.begin(Cell(STAGE, "0"))
+    attempt = world.results.begin(Cell(STAGE, copy))
     places = sorted(
         {where for _, where, _ in ledger if where} | {name for kind, _, name in ledger if kind == "Namespace"}
     )

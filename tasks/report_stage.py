@@ -10,7 +10,8 @@ import polars as pl
 from infra.errors import StoreError
 from infra.results.manifest import read_manifest
 from infra.results.port import Cell, ObjectStore
-from infra.results.read import scan
+from infra.results.read import last_complete, scan
+from infra.results.run_results import ENDED_AT
 from infra.world import World
 from tasks.analysis.latency import judged_segments
 from tasks.analysis.verdicts import worst
@@ -93,22 +94,20 @@ def _manifest(store: ObjectStore, run_id: str) -> dict[str, Any]:
 def write_report(world: World, request: RunRequest) -> dict[str, Any]:
     """The report stage: commit the run's own row where something was measured, then write the report."""
     store = world.results.store
-    batches = scan(store, request.run_id, "batches", TABLES["batches"])
     verdict, reasons = run_verdict(judged(measured_tables(store, request.run_id)))
     summary = {"verdict": verdict, "reasons": reasons}
     if verdict is not None:
         attempt = world.results.begin(CELL)
-        attempt.add("runs", [_row(world, request, summary) | {"finished_at": _finished_at(world, batches)}])
+        attempt.add("runs", [_row(world, request, summary) | {"finished_at": _finished_at(world)}])
         attempt.commit(summary)
     return {**summary, "report": rebuild_report(store, request.run_id)}
 
 
-def _finished_at(world: World, batches: pl.DataFrame) -> datetime:
-    """When the last batch was done; copies of a virtual cluster have clocks of their own."""
-    took = pl.duration(microseconds=pl.coalesce("end_to_end_s", "limit_s") * 1e6)
-    ends = batches.select((pl.col("released_at") + took).max()).item()
-    now = world.clock.wall()
-    return now if ends is None else max(now, ends)
+def _finished_at(world: World) -> datetime:
+    """When the last measured stage was done, by the clock of the copy of the cluster that it worked on."""
+    done = last_complete(world.results.commits())
+    ends = [each.summary.get(ENDED_AT) for each in done if each.cell.stage not in ("report", "clean")]
+    return max((datetime.fromisoformat(end) for end in ends if end), default=world.clock.wall())
 
 
 def _row(world: World, request: RunRequest, summary: dict[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from infra.world import WorldSpec
 from tasks.profile import Profile, Section
 from tasks.records import TABLES
 
-PREPARATIONS = frozenset({"preflight", "tuning", "golden-image", "clean", "revert"})
-"""Stages that change what every measured stage of a run finds."""
+PREPARATIONS = frozenset({"preflight", "tuning", "golden-image", "clean/0", "revert"})
+"""Stages that change what every measured stage of a run finds; `clean/<stage>` is clean in one copy alone."""
 
 _MOODS = ("brave", "calm", "fair", "gentle", "keen", "late", "neat", "plain", "quick", "quiet", "warm")
 _BIRDS = ("crane", "finch", "gull", "heron", "kite", "lark", "merlin", "owl", "swift", "tern", "wren")
@@ -64,7 +64,7 @@ def lineage(stage: str) -> frozenset[str]:
     Each measured stage goes on from a copy of the prepared cluster: a stage that is measured alone, or beside
     others, or after them gives the same rows.
     """
-    return PREPARATIONS | {stage}
+    return PREPARATIONS | {stage, f"clean/{stage}"}
 
 
 def new_run_id() -> str:

@@ -1,8 +1,9 @@
 """Results of one run: attempts that are spooled, then stored as parts, then committed by one put."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from infra.results.read import last_complete
 from infra.results.room import check_room
 from infra.results.spool import Spool, create_spool, read_spool, reopen_spool
 
+ENDED_AT = "ended_at"
 STATES_KEPT = 2
 """Of each stage: every measured stage goes on from a state of its own."""
 
@@ -57,7 +59,9 @@ class RunResults:
     tables: Mapping[str, Table]
     spool_dir: Path
     lineage: frozenset[str] = frozenset()
-    """Stages whose commits tell of this world's past; empty: all."""
+    """Stages, or `<stage>/<cell>`, whose commits tell of this world's past; empty: all."""
+    wall: Callable[[], datetime] | None = None
+    """The world's clock: a commit's summary says when it was made there."""
     _seen: dict[str, Commit] = field(default_factory=dict)
     _open: dict[Cell, "RunAttempt"] = field(default_factory=dict)
 
@@ -87,7 +91,11 @@ class RunResults:
 
     def past(self) -> list[Commit]:
         """The commits that tell of this world's past, in the order of commit."""
-        return [each for each in self.commits() if not self.lineage or each.cell.stage in self.lineage]
+        lineage = self.lineage
+        if not lineage:
+            return self.commits()
+        names = [(each, each.cell.stage, f"{each.cell.stage}/{each.cell.cell}") for each in self.commits()]
+        return [each for each, stage, cell in names if stage in lineage or cell in lineage]
 
     def last_state(self) -> bytes | None:
         """The state stored with the newest commit of this world's past that has one.
@@ -125,11 +133,17 @@ class RunResults:
         """Forget an attempt that was committed (or lost) and drop the states that nobody needs any more."""
         if self._open.get(attempt.cell) is attempt:
             del self._open[attempt.cell]
-        same = [each for each in self.commits() if each.state and each.cell.stage == attempt.cell.stage]
+        line = self._line(attempt.cell)
+        same = [each for each in self.commits() if each.state and self._line(each.cell) == line]
         old = {each.state for each in same[:-STATES_KEPT]}
         for key in self.store.keys(state_prefix(self.run_id)):
             if key in old:
                 self.store.delete(key)
+
+    def _line(self, cell: Cell) -> str:
+        """What a state goes on from: a stage, or one cell of it where that is a lineage of its own."""
+        own = f"{cell.stage}/{cell.cell}"
+        return own if own in self.lineage else cell.stage
 
     def _recover(self, cell: Cell) -> None:
         committed = {each.attempt for each in self.commits() if each.cell == cell}
@@ -195,6 +209,8 @@ class RunAttempt:
         self.spool.flush()
         results = self.results
         parts = self._put_parts()
+        if results.wall is not None:
+            summary = {**summary, ENDED_AT: results.wall().isoformat()}
         key = self._put_state(state) if state else ""
         body = encode(Commit(self.cell, self.number, complete, parts, summary, key, len(results.commits())))
         if not results.store.put_new(commit_key(results.run_id, self.cell, self.number), body):

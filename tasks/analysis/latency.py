@@ -69,10 +69,16 @@ def vm_rows(runs: pl.DataFrame, histograms: pl.DataFrame, tool: str) -> list[dic
     ]
 
 
+def _within(upper_us: float, longest: Any) -> float:
+    """The upper edge of a percentile's bin, but no more than the longest of all samples."""
+    return upper_us if longest is None else min(upper_us, float(longest))
+
+
 def _vm_row(vm: str, mine: pl.DataFrame, bins: pl.DataFrame) -> dict[str, Any]:
     n, overflow = (int(mine.get_column(name).sum() or 0) for name in ("samples", "overflow"))
     merged = _merged(bins)
     quantiles = {name: percentile_bin(merged, q, overflow) for name, q in QUANTILES.items()}
+    longest = mine.get_column("max_us").max()
     known = mine.select("duration_s", "coverage").drop_nulls().rows()
     elapsed_s = sum(seconds for seconds, _ in known)
     covered_s = sum(seconds * share for seconds, share in known)
@@ -82,8 +88,9 @@ def _vm_row(vm: str, mine: pl.DataFrame, bins: pl.DataFrame) -> dict[str, Any]:
         "segments": mine.get_column("segment").n_unique(),
         "not_ok": mine.filter(pl.col("state") != "ok").height,
         "samples": n,
-        **{name: None if found is None else found.upper_ns / 1000 for name, found in quantiles.items()},
-        "max_us": mine.get_column("max_us").max(),
+        **{name: _within(found.upper_ns / 1000, longest) for name, found in quantiles.items() if found},
+        **{name: None for name, found in quantiles.items() if found is None},
+        "max_us": longest,
         "overflow": overflow,
         "coverage": covered_s / elapsed_s if elapsed_s else None,
         "longer_share": exceedance_bound(n),

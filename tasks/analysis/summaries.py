@@ -6,7 +6,7 @@ import polars as pl
 
 HEADLINE_STEPS = {
     "deploy": ("deployed",),
-    "delete": ("gone",),
+    "delete": ("volume_gone",),
     "boot": ("ssh_ready", "running"),
     "stop": ("halted",),
 }

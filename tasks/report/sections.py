@@ -38,7 +38,7 @@ _CLOCKS = {
     "deployed": "VM stopped, DataVolume succeeded and PVC bound hold together for the first time",
     "ssh_ready": "a command over SSH succeeds in the guest",
     "running": "the VirtualMachineInstance is reported Running (no guests are probed in this world)",
-    "gone": "the VM, its DataVolume and its PVC no longer exist",
+    "volume_gone": "the VM, its DataVolume, its PVC and its PV no longer exist",
     "halted": "the VM is reported stopped and its instance is gone",
 }
 _READ_CURVE = (
