@@ -130,8 +130,9 @@ def _as_script(document: Any) -> Markup:
 
 
 def _chart_data(sections: Sequence[Section]) -> dict[str, Any]:
+    # not validated here: their tests do that, and it takes a second of a study's report
     specs = {
-        f"chart-{section.anchor}-{index}": chart.to_dict()
+        f"chart-{section.anchor}-{index}": chart.to_dict(validate=False)
         for section in sections
         for index, (chart, _) in enumerate(section.charts)
     }
