@@ -65,7 +65,10 @@ def _first(key: str, baseline: Any, run: Any) -> Iterator[Difference]:
     before, now = dict(_leaves(baseline, key)), dict(_leaves(run, key))
     for path in [*before, *(path for path in now if path not in before)]:
         if before.get(path) != now.get(path):
-            yield Difference(key, path, _shown(before.get(path)), _shown(now.get(path)))
+            then, after = before.get(path), now.get(path)
+            if key == "faults":
+                then, after = then or "none", after or "none"
+            yield Difference(key, path, _shown(then), _shown(after))
             return
 
 
