@@ -81,4 +81,5 @@ def _of_latency(frames: Frames) -> Found:
         return
     rows = runs.group_by("tool", "segment").agg(pl.col("max_us").max()).sort("tool", "segment")
     for tool, segment, max_us in rows.iter_rows():
-        yield Metric(f"{tool}, longest per segment", "jitter", "us"), (0, segment + 1), Reading(max_us, None, TOOL_STEP_US)
+        metric = Metric(f"{tool}, longest per segment", "jitter", "us")
+        yield metric, (0, segment + 1), Reading(max_us, None, TOOL_STEP_US)

@@ -94,14 +94,18 @@ class Comparison:
     def decision(self) -> Decision:
         """What the values beyond a limit prove comes first, then what the interval says."""
         for size in self.censored:
-            if size.bound is not None and abs(size.bound) > self.threshold and _is_certain(size, size.bound):
+            if (
+                size.bound is not None
+                and _size(size.bound) > self.threshold
+                and _is_certain(size, size.bound)
+            ):
                 return self._named(size.bound)
         if self.change is None or self.low is None or self.high is None:
             return "beyond the limit" if self.censored else "undecided"
         if self.low <= 0 <= self.high:
-            inside = max(-self.low, self.high) <= self.threshold
+            inside = max(_size(self.low), _size(self.high)) <= self.threshold
             return "same" if inside and not self.censored else "undecided"
-        return self._named(self.change) if abs(self.change) > self.threshold else "below threshold"
+        return self._named(self.change) if _size(self.change) > self.threshold else "below threshold"
 
     def _named(self, change: float) -> Decision:
         return "improvement" if (change > 0) == self.metric.higher_is_better else "regression"
@@ -122,6 +126,11 @@ class _Spread(NamedTuple):
     df: float
     units: int
     by: Literal["repeats", "sizes"]
+
+
+def _size(change: float) -> float:
+    """How large a change is, the same seen from either run: -1/11 is as large as +1/10."""
+    return max(change, 1 / (1 + change) - 1) if change > -1 else float("inf")
 
 
 def compare(
