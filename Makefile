@@ -124,7 +124,7 @@ test-prefect: $(READY) ## Prefect with PostgreSQL, server and worker: deployment
 	@$(BIN)/python -m pytest -q -m "prefect and slow" $(PYTEST_ARGS)
 
 prove-webhook: $(READY) ## 2,000 hostile requests start nothing
-	@VIRTSCALE_TEST_HOSTILE=2000 $(BIN)/python -m pytest -q tests/integration/test_webhook.py $(PYTEST_ARGS)
+	@VIRTSCALE_TEST_HOSTILE=2000 $(BIN)/python -m pytest -q -m prefect tests/integration/test_webhook.py $(PYTEST_ARGS)
 
 rgw-install: $(READY) ## install Debian's Ceph packages where they are missing (root)
 	@$(BIN)/python -m infra.rgw install

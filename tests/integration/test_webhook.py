@@ -20,7 +20,7 @@ import pytest
 from infra import prefect_server
 from tests.integration.hostile import GITHUB, GOOD, SECRET, TOKEN, github_signature, hostiles, send, signed
 
-pytestmark = [pytest.mark.prefect, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(300)]
 
 RULES = """
 [hooks.study]
