@@ -192,7 +192,7 @@ def cleaned_up(request: RunRequest, session: Session, at: Callable[[], Step]) ->
 
 def _names(error: VirtscaleError, step: Step) -> bool:
     """Whether an error of a stage says itself in which step it happened."""
-    return error.exit_code == StageError.exit_code and str(error).startswith(step.label)
+    return error.exit_code == StageError.exit_code and str(error).startswith(f"{step.label}: ")
 
 
 def clean_after(

@@ -193,7 +193,9 @@ def _reasons(profile: Profile, row: dict[str, Any], fleet: Fleet) -> list[tuple[
     """What makes a phase doubtful besides VMs without a result."""
     found = []
     skew_ms, limit_ms = row["start_skew_ms"], profile.limits.io_start_skew_ms
-    if skew_ms is not None and skew_ms > limit_ms:
+    if skew_ms is None and row["n_ok"]:
+        found.append(("start_skew", "not known: a guest did not say how wrong its clock is"))
+    elif skew_ms is not None and skew_ms > limit_ms:
         found.append(("start_skew", f"VMs started {skew_ms:.0f} ms apart, more than {limit_ms:g} ms"))
     if row["gib_per_s"] is not None and row["gib_per_s"] > profile.io.cap_gib_per_s:
         cap = profile.io.cap_gib_per_s

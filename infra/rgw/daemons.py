@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from infra.errors import StoreError
+from infra.ports import is_free
 from infra.rgw import configuration, packages
 from infra.rgw.configuration import ACCESS_KEY, SECRET_KEY, Gateway
 
@@ -180,15 +180,6 @@ def _tail(log: Path) -> str:
 
 def _free_port() -> int:
     for port in random.Random(os.getpid()).sample(PORTS, len(PORTS)):
-        if all(_is_free(port + more) for more in range(10)):
+        if all(is_free(port + more) for more in range(10)):
             return port
     raise StoreError("rgw: no ten free loopback ports in a row")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

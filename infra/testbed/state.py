@@ -3,11 +3,11 @@
 import json
 import os
 import random
-import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.errors import ClusterError
+from infra.ports import is_free
 
 CONTEXT = "virtscale-testbed"
 DEFAULT_FOLDER = Path(__file__).parents[2] / ".testbed"
@@ -88,7 +88,7 @@ def for_kubeconfig(kubeconfig: Path) -> State:
 def choose(folder: Path) -> State:
     """The state for a start: the recorded ports where they are still free, else new free ones."""
     recorded = read(folder)
-    if recorded is not None and all(map(_is_free, _ports(recorded))):
+    if recorded is not None and all(map(is_free, _ports(recorded))):
         return recorded
     return State(folder, *_free_ports(4))
 
@@ -121,17 +121,8 @@ def _free_ports(count: int) -> list[int]:
     candidates = random.Random(os.getpid()).sample(PORTS, len(PORTS))
     free: list[int] = []
     for port in candidates:
-        if _is_free(port):
+        if is_free(port):
             free.append(port)
         if len(free) == count:
             return free
     raise ClusterError(f"no {count} free loopback ports between {PORTS.start} and {PORTS.stop}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

@@ -169,10 +169,10 @@ def _all_known(values: Iterable[int | None]) -> list[int]:
     return known if len(known) == len(listed) else []
 
 
-def running_max(maxima: Iterable[int | None]) -> list[int | None]:
+def running_max(maxima: Iterable[float | None]) -> list[float | None]:
     """The maximum so far after each segment; a segment without a maximum (None) adds nothing."""
 
-    def larger(a: int | None, b: int | None) -> int | None:
+    def larger(a: float | None, b: float | None) -> float | None:
         return b if a is None else a if b is None else max(a, b)
 
     return list(accumulate(maxima, larger))

@@ -55,12 +55,16 @@ class Merged:
 
 
 def start_skew_ms(results: Sequence[VmResult]) -> float | None:
-    """First start to last, widened by how wrong the guests hold their clocks to be; None without starts."""
-    starts = [each.started_ms for each in results if each.started_ms is not None]
-    errors = [each.clock_error_ms for each in results if each.clock_error_ms is not None]
-    if not starts:
+    """First start to last, widened by how wrong the guests hold their clocks to be.
+
+    None without starts, and where a guest that started does not know how wrong its clock is.
+    """
+    starts = [(each.started_ms, each.clock_error_ms) for each in results if each.started_ms is not None]
+    errors = [error for _, error in starts if error is not None]
+    if not starts or len(errors) < len(starts):
         return None
-    return max(starts) - min(starts) + 2 * max(errors, default=0.0)
+    moments = [moment for moment, _ in starts]
+    return max(moments) - min(moments) + 2 * max(errors)
 
 
 def cell_row(results: Sequence[VmResult], merged: Histogram, asked_gib_per_s: float) -> dict[str, Any]:

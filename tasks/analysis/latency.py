@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from tasks.analysis.histograms import Bin, exceedance_bound, merge, percentile_bin
+from tasks.analysis.histograms import Bin, exceedance_bound, merge, percentile_bin, running_max
 from tasks.analysis.wording import human_duration, listed
 
 QUANTITIES = {
@@ -112,18 +112,28 @@ def bars(histograms: pl.DataFrame, tool: str) -> list[dict[str, Any]]:
 
 
 def maxima_over_time(runs: pl.DataFrame, tool: str) -> list[dict[str, Any]]:
-    """Of each VM and segment: the longest latency in it and so far, hours from the start to its end."""
-    rows = (
-        runs.filter(pl.col("tool") == tool)
-        .group_by("vm", "segment")
-        .agg(pl.col("max_us").max(), pl.col("duration_s").max().fill_null(0.0))
-        .sort("vm", "segment")
-        .with_columns(
-            hours=pl.col("duration_s").cum_sum().over("vm") / 3600,
-            so_far_us=pl.col("max_us").fill_null(0.0).cum_max().over("vm"),
+    """Of each VM and segment: the longest latency in it and so far, hours from the start to its end.
+
+    Null where nothing was measured (so far). A segment whose length is not known takes its place on the
+    axis as long as the longest one: by the plan all are alike.
+    """
+    segments = _segments(runs, tool)
+    longest_s = segments.get_column("duration_s").max()
+    rows: list[dict[str, Any]] = []
+    for _, of_vm in segments.group_by("vm", maintain_order=True):
+        maxima = of_vm.get_column("max_us").to_list()
+        hours = of_vm.get_column("duration_s").fill_null(longest_s).cum_sum() / 3600
+        shown = of_vm.select("vm", "segment", "max_us").with_columns(
+            hours=hours, so_far_us=pl.Series(running_max(maxima), dtype=pl.Float64)
         )
-    )
-    return rows.drop("duration_s").to_dicts()
+        rows += shown.to_dicts()
+    return rows
+
+
+def _segments(runs: pl.DataFrame, tool: str) -> pl.DataFrame:
+    """One row per VM and segment: the longest latency of its CPUs, and how long it measured."""
+    of_tool = runs.filter(pl.col("tool") == tool).group_by("vm", "segment")
+    return of_tool.agg(pl.col("max_us").max(), pl.col("duration_s").max()).sort("vm", "segment")
 
 
 def latency_answer(rows: list[dict[str, Any]], tool: str, length_s: float) -> str:
@@ -146,13 +156,5 @@ def latency_answer(rows: list[dict[str, Any]], tool: str, length_s: float) -> st
 
 def length_s(runs: pl.DataFrame, tool: str) -> float:
     """How long a tool measured: the sum of its segments, of the VM where that is longest."""
-    per_vm: dict[str, float] = {}
-    for row in (
-        runs.filter(pl.col("tool") == tool)
-        .group_by("vm", "segment")
-        .agg(pl.col("duration_s").max().fill_null(0.0))
-        .sort("vm", "segment")
-        .to_dicts()
-    ):
-        per_vm[row["vm"]] = per_vm.get(row["vm"], 0.0) + row["duration_s"]
-    return max(per_vm.values(), default=0.0)
+    per_vm = _segments(runs, tool).group_by("vm").agg(pl.col("duration_s").sum())
+    return max(per_vm.get_column("duration_s").to_list(), default=0.0)

@@ -37,11 +37,21 @@ def conducted(store: Path, *stages: str) -> dict[str, bytes]:
 
 
 def test_two_processes_store_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[list[str]] = []
+    walk_beside = SideBySide.walk
+
+    def walk(self: SideBySide, leg: lanes.Leg, take: Any) -> None:
+        walked.append([lane[0].stage for lane in leg])
+        walk_beside(self, leg, take)
+
+    monkeypatch.setattr(SideBySide, "walk", walk)
     monkeypatch.setattr(lanes, "SMALL_VMS", 0)
     monkeypatch.setenv("VIRTSCALE_PROCESSES", "1")
     one = conducted(tmp_path / "one")
+    assert walked == []
     monkeypatch.setenv("VIRTSCALE_PROCESSES", "2")
     two = conducted(tmp_path / "two")
+    assert walked == [["deploy", "boot"], ["report", "clean"]]
     assert any("vm_boots" in name for name in one)
     assert one == two
 

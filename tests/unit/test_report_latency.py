@@ -72,6 +72,16 @@ def test_maxima_over_time_never_fall() -> None:
     ]
 
 
+def test_what_was_not_measured_is_no_maximum_of_zero_and_takes_its_place_in_time() -> None:
+    lost = pl.when(pl.col("segment") == 1).then(None)
+    columns = [lost.otherwise(pl.col(name)).alias(name) for name in ("max_us", "duration_s")]
+    rows = maxima_over_time(runs().with_columns(columns), "jitterdebugger")
+    assert [(row["vm"], row["hours"], row["max_us"], row["so_far_us"]) for row in rows[:2]] == [
+        ("a", 1.0, None, None),
+        ("a", 2.0, 3.0, 3.0),
+    ]
+
+
 def test_a_section_has_a_histogram_on_a_log_axis_maxima_over_time_and_the_world() -> None:
     frames = {"latency_runs": runs(), "latency_histograms": histograms()}
     (section,) = latency_sections(frames, CAPTION)

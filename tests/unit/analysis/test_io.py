@@ -109,6 +109,7 @@ def test_the_skew_counts_what_the_guests_clocks_may_be_wrong() -> None:
         result("b", started_ms=4.0, clock_error_ms=2.0),
     ]
     assert start_skew_ms(starts) == 7.0
+    assert start_skew_ms([*starts, result("d", started_ms=2.0)]) is None
     assert start_skew_ms([VmResult("c", None, "failed", "off")]) is None
 
 

@@ -4,9 +4,9 @@ Few pods have one, so every node is looked at: its labels, its taints, and how m
 """
 
 from infra.cluster.kinds import NODE, POD
-from infra.cluster.port import Object, Ref
+from infra.cluster.port import Object
 from infra.cluster.virtual.control_plane import ControlPlane
-from infra.cluster.virtual.controllers.printable_status import condition
+from infra.cluster.virtual.controllers.scheduler import bind, refuse
 from infra.cluster.virtual.informer import Key
 
 
@@ -41,33 +41,17 @@ class NodeSelection:
         await self._plane.clock.sleep(self._plane.description.scheduling.pod_s)
         node = self._choose(pod)
         if node is None:
-            await self._refuse(key, pod)
+            why = f"0/{len(self._nodes)} nodes are available: none matches the Pod's node selector"
+            await refuse(self._api, key, pod, why)
             return
         self._bound[key] = node
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": key[1]},
-            "target": {"kind": "Node", "name": node},
-        }
-        await self._api.subresource(Ref(POD, *key), "binding", body)
+        await bind(self._api, key, node)
 
     def _choose(self, pod: Object) -> str | None:
         """The node with the fewest such pods among those that match, by name where several are alike."""
         fitting = [obj["metadata"]["name"] for obj in self._nodes.values() if _fits(pod, obj)]
         placed = list(self._bound.values())
         return min(fitting, key=lambda name: (placed.count(name), name), default=None)
-
-    async def _refuse(self, key: Key, pod: Object) -> None:
-        if condition(pod, "PodScheduled").get("reason") == "Unschedulable":
-            return
-        refused = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": f"0/{len(self._nodes)} nodes are available: none matches the Pod's node selector",
-        }
-        await self._api.patch(Ref(POD, *key), {"status": {"conditions": [refused]}}, subresource="status")
 
 
 def _fits(pod: Object, node: Object) -> bool:

@@ -8,7 +8,7 @@ others, and VMs pile up there.
 from dataclasses import dataclass
 
 from infra.cluster.kinds import NODE, POD
-from infra.cluster.port import Object, Ref
+from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.controllers.printable_status import condition
 from infra.cluster.virtual.informer import Key
@@ -181,16 +181,7 @@ class Scheduler:
             return
         self._take(key, pod, node)
         # binding runs beside the next cycle, as upstream
-        self._plane.spawn(self._bind(key, node.name), f"scheduler bind {key[1]}")
-
-    async def _bind(self, key: Key, node: str) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": key[1]},
-            "target": {"kind": "Node", "name": node},
-        }
-        await self._api.subresource(Ref(POD, *key), "binding", body)
+        self._plane.spawn(bind(self._api, key, node.name), f"scheduler bind {key[1]}")
 
     def _choose(self, pod: Object) -> NodeState | None:
         """The best of the next 100 nodes (or half of all) that fit, as upstream samples them."""
@@ -230,12 +221,24 @@ class Scheduler:
 
     async def _refuse(self, key: Key, pod: Object) -> None:
         self._unschedulable[key] = None
-        if condition(pod, "PodScheduled").get("reason") == "Unschedulable":
-            return
-        refused = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": f"0/{len(self._order)} nodes are available: no room for cpu, memory, pods or kvm",
-        }
-        await self._api.patch(Ref(POD, *key), {"status": {"conditions": [refused]}}, subresource="status")
+        why = f"0/{len(self._order)} nodes are available: no room for cpu, memory, pods or kvm"
+        await refuse(self._api, key, pod, why)
+
+
+async def bind(api: Cluster, key: Key, node: str) -> None:
+    """Bind a pod to a node."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": key[1]},
+        "target": {"kind": "Node", "name": node},
+    }
+    await api.subresource(Ref(POD, *key), "binding", body)
+
+
+async def refuse(api: Cluster, key: Key, pod: Object, why: str) -> None:
+    """Say once on a pod that no node takes it."""
+    if condition(pod, "PodScheduled").get("reason") == "Unschedulable":
+        return
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+    await api.patch(Ref(POD, *key), {"status": {"conditions": [refused]}}, subresource="status")
