@@ -15,8 +15,10 @@
         NotFound              404
         AlreadyExists         409 on create
         Conflict              409 on anything else
-        Forbidden             401, 403
+        Forbidden             403: the caller may not do that
+          Expired             401: who the caller is, is not believed (any more)
         Invalid               400, 422: the object itself is refused
+          Denied              403 by admission: quota, LimitRange, PodSecurity, a webhook
         Throttled             429: try again after `retry_after_s`
         Gone                  410: the resource version is too old, list again
         Unavailable           5xx: the request was not carried out, it may be sent again
@@ -107,8 +109,16 @@ class Forbidden(ClusterError):
     """The caller may not do that."""
 
 
+class Expired(Forbidden):
+    """The API server does not believe who we are: a token ran out, and no new one was to be had yet."""
+
+
 class Invalid(ClusterError):
     """The API server refuses the object or the request itself."""
+
+
+class Denied(Invalid):
+    """Admission refuses the object: quota, LimitRange, PodSecurity, a policy or webhook of the cluster."""
 
 
 class Throttled(ClusterError):

@@ -6,6 +6,7 @@ gave you, others share it.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 from infra.cluster.kinds import Kind, kind_of
@@ -61,6 +62,14 @@ class Scope(NamedTuple):
     namespace: str = ""
     labels: str = ""
     fields: str = ""
+
+
+def _may_go() -> None:
+    """Nobody wants to know."""
+
+
+departing: ContextVar[Callable[[], None]] = ContextVar("departing", default=_may_go)
+"""Called when a request's turn has come, just before it is sent; what it raises keeps it from being sent."""
 
 
 class Cluster(Protocol):

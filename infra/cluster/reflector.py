@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 from infra.clock import Clock
 from infra.cluster.port import Cluster, Object, Scope, WatchBatch, feed, list_all
-from infra.errors import Gone, Throttled, Unavailable, Unknown, Unreachable
+from infra.errors import Expired, Gone, Throttled, Unavailable, Unknown, Unreachable
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
-TRANSIENT = (Unavailable, Unknown, Unreachable, Throttled)
+LOGIN_PATIENCE_S = 120.0
+"""How long an observer waits for a new token after its own was refused."""
+TRANSIENT = (Unavailable, Unknown, Unreachable, Throttled, Expired)
 
 
 class Listed(NamedTuple):
@@ -57,6 +59,7 @@ class Reflector:
         self._heard_ns = 0
         self._opened_ns = 0
         self._failures = 0
+        self._expired_ns: int | None = None
         self._jitter = Random(str(scope))
         self._take: Callable[[Notice], None] = _ignored
 
@@ -114,6 +117,7 @@ class Reflector:
                 await self._pause(error)
                 continue
             self._version, self._heard_ns = answer.resource_version, self._clock.now_ns()
+            self._expired_ns = None
             return Listed(answer.items, self._heard_ns)
 
     async def _answered(self) -> int:
@@ -124,15 +128,26 @@ class Reflector:
             except TRANSIENT as error:
                 await self._pause(error)
                 continue
-            self._heard_ns = self._clock.now_ns()
+            self._heard_ns, self._expired_ns = self._clock.now_ns(), None
             return self._heard_ns
 
     async def _pause(self, error: Exception) -> None:
         """Exponential, jittered (0.5 to 1 of it); what the server asks for when it says so."""
+        self._give_up_without_login(error)
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
         asked = error.retry_after_s if isinstance(error, Throttled) else 0.0
         await self._clock.sleep(max(asked, longest * self._jitter.uniform(0.5, 1.0)))
+
+    def _give_up_without_login(self, error: Exception) -> None:
+        """Raise `error` when nobody has believed who we are for two minutes."""
+        if not isinstance(error, Expired):
+            self._expired_ns = None
+            return
+        now_ns = self._clock.now_ns()
+        self._expired_ns = now_ns if self._expired_ns is None else self._expired_ns
+        if now_ns - self._expired_ns > LOGIN_PATIENCE_S * 1e9:
+            raise error
 
 
 def _ignored(notice: Notice) -> None:

@@ -10,9 +10,23 @@ import pytest
 from aiohttp import web
 
 from infra.cluster.kinds import NAMESPACE
-from infra.cluster.port import Ref, Scope, WatchBatch
+from infra.cluster.port import Ref, Scope, WatchBatch, departing
 from infra.cluster.real import KubernetesCluster, connect
-from infra.errors import ClusterError, Forbidden, Gone, NotFound, Throttled, Unavailable, Unknown, Unreachable
+from infra.cluster.real import session as session_module
+from infra.cluster.real.login import Login
+from infra.errors import (
+    ClusterError,
+    Denied,
+    Expired,
+    Forbidden,
+    Gone,
+    NotFound,
+    StageError,
+    Throttled,
+    Unavailable,
+    Unknown,
+    Unreachable,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OBJECT = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
@@ -75,7 +89,8 @@ def test_a_lost_answer_is_unknown_for_a_write_and_unavailable_for_a_read(tmp_pat
 @pytest.mark.parametrize(
     ("status", "expected_of_write", "expected_of_read"),
     [
-        (403, Forbidden, Forbidden),
+        (401, Expired, Expired),
+        (403, Denied, Forbidden),
         (404, NotFound, NotFound),
         (410, Gone, Gone),
         (500, Unavailable, Unavailable),
@@ -98,6 +113,24 @@ def test_a_status_is_the_error_that_says_what_to_do(
     serve(tmp_path, refuse, use)
 
 
+def test_a_missing_role_is_told_from_a_refused_object(tmp_path: Path) -> None:
+    said = [
+        'vms is forbidden: User "u" cannot create resource "vms"',
+        'vms "n" is forbidden: exceeded quota: count',
+    ]
+
+    async def refuse(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "message": said.pop(0), "code": 403}, status=403)
+
+    async def use(cluster: KubernetesCluster) -> None:
+        with pytest.raises(Forbidden, match="cannot create"):
+            await cluster.create(OBJECT)
+        with pytest.raises(Denied, match=r"create Namespace n: 403 .*exceeded quota: count"):
+            await cluster.create(OBJECT)
+
+    serve(tmp_path, refuse, use)
+
+
 def test_429_carries_the_servers_own_waiting_time(tmp_path: Path) -> None:
     async def refuse(_: web.Request) -> web.StreamResponse:
         return web.Response(
@@ -112,7 +145,8 @@ def test_429_carries_the_servers_own_waiting_time(tmp_path: Path) -> None:
     serve(tmp_path, refuse, use)
 
 
-def test_a_token_that_ran_out_is_fetched_again_once(tmp_path: Path) -> None:
+def test_a_token_that_ran_out_is_fetched_again_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "LOGIN_PAUSE_S", 0.0)
     seen: list[str] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -229,7 +263,74 @@ def test_a_broken_kubeconfig_is_said_in_one_line(tmp_path: Path, text: str) -> N
     assert "\n" not in str(refused.value)
 
 
-def test_a_login_plugin_that_fails_is_said_in_one_line(tmp_path: Path) -> None:
-    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(tmp_path / "absent")}}
-    with pytest.raises(Unreachable, match="login plugin"):
-        asyncio.run(connect("c", write_kubeconfig(tmp_path, 1, dict(user))))
+def login_plugin(tmp_path: Path, script: str) -> str:
+    """A kubeconfig whose user logs in by a plugin that does this."""
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\n{script}\n")
+    plugin.chmod(0o755)
+    return write_kubeconfig(
+        tmp_path, 1, {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    )
+
+
+def test_a_login_plugin_that_fails_is_said_in_one_line_with_its_own_words(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Unreachable, match=r"login plugin '.*plugin' gave no credentials: .*please log in"):
+        asyncio.run(connect("c", login_plugin(tmp_path, "echo please log in >&2; exit 3")))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_login_plugin_that_never_answers_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.cluster.real.kubeconfig.LOGIN_S", 0.2)
+    with pytest.raises(Unreachable, match=r"plugin '.*plugin' gave no answer within 0\.2 s: run it by hand"):
+        asyncio.run(connect("c", login_plugin(tmp_path, "exec sleep 60")))
+
+
+def test_a_refused_token_is_asked_for_again_once_for_all_its_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logins = 0
+
+    async def refuse(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"message": "Unauthorized"}, status=401)
+
+    async def use(cluster: KubernetesCluster) -> None:
+        session = cluster._session
+        again = session_module.log_in
+
+        async def counted(context: str, kubeconfig: str) -> Login:
+            nonlocal logins
+            logins += 1
+            return await again(context, kubeconfig)
+
+        monkeypatch.setattr(session_module, "log_in", counted)
+        answers = await asyncio.gather(*(cluster.get(REF) for _ in range(20)), return_exceptions=True)
+        assert {type(answer) for answer in answers} == {Expired}
+        assert session.login.authorization == "Bearer first"
+
+    serve(tmp_path, refuse, use)
+    assert logins == 1
+
+
+def test_a_request_that_is_held_back_at_its_turn_is_never_sent(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        seen.append(request.method)
+        return web.json_response(OBJECT)
+
+    def no() -> None:
+        raise StageError("not now")
+
+    async def use(cluster: KubernetesCluster) -> None:
+        token = departing.set(no)
+        with pytest.raises(StageError, match="not now"):
+            await cluster.create(OBJECT)
+        departing.reset(token)
+        await cluster.get(REF)
+
+    serve(tmp_path, answer, use)
+    assert seen == ["GET"]

@@ -4,9 +4,12 @@ Contexts, certificates, tokens and login plugins are the official client's busin
 used, on sessions of our own: its generated calls cost four times the CPU of a plain request.
 """
 
+import asyncio
+import logging
 import ssl
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +21,9 @@ from kubernetes.aio.config.kube_config import KubeConfigMerger
 from infra.cluster.real.login import Login
 from infra.errors import Unreachable
 
+LOGIN_S = 30.0
+"""A login plugin that wants somebody to look at a browser would be waited for, for ever."""
+
 
 async def log_in(context: str, kubeconfig: str) -> Login:
     """Read `context` from `kubeconfig` (one path or several, as in KUBECONFIG), running its login plugin.
@@ -28,10 +34,12 @@ async def log_in(context: str, kubeconfig: str) -> Login:
     user = _user(context, kubeconfig)
     configuration = Configuration()
     try:
-        await load_kube_config(  # type: ignore[no-untyped-call]
-            kubeconfig, context, configuration, persist_config=False
-        )
-        _refuse_failed_plugin(user, configuration)
+        with _complaints() as said:
+            async with asyncio.timeout(LOGIN_S):
+                await load_kube_config(  # type: ignore[no-untyped-call]
+                    kubeconfig, context, configuration, persist_config=False
+                )
+        _refuse_failed_plugin(user, configuration, said)
         return Login(
             context=context,
             server=configuration.host.rstrip("/"),
@@ -40,6 +48,11 @@ async def log_in(context: str, kubeconfig: str) -> Login:
             proxy=configuration.proxy or _proxy_of_environment(configuration.host),
             authorization=configuration.api_key.get("BearerToken", ""),
         )
+    except TimeoutError as error:
+        raise Unreachable(
+            f"context {context} of {kubeconfig}: {_plugin(user)} gave no answer within {LOGIN_S:g} s: "
+            "run it by hand, or log in first"
+        ) from error
     except (ConfigException, OSError, ValueError) as error:
         raise Unreachable(f"context {context} of {kubeconfig} cannot be used: {_one_line(error)}") from error
 
@@ -65,10 +78,30 @@ def _entries(kubeconfig: str, section: str) -> dict[str, Mapping[str, Any]]:
     return {str(entry.value["name"]): entry.value for entry in merged.value.get(section) or []}
 
 
-def _refuse_failed_plugin(user: Mapping[str, Any], configuration: Configuration) -> None:
+def _plugin(user: Mapping[str, Any]) -> str:
+    return f"its login plugin {(user.get('exec') or {}).get('command')!r}"
+
+
+def _refuse_failed_plugin(user: Mapping[str, Any], configuration: Configuration, said: list[str]) -> None:
     """The official client only logs that a login plugin failed, and would go on as nobody."""
     if "exec" in user and not (configuration.api_key or configuration.cert_file):
-        raise ConfigException(f"its login plugin {user['exec'].get('command')!r} gave no credentials")
+        why = f": {' '.join(said[-1].split())}" if said else ""
+        raise ConfigException(f"{_plugin(user)} gave no credentials{why}")
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What the official client logs meanwhile, kept for our own line instead of printed as one of its own."""
+    said: list[str] = []
+    logger, handler = logging.getLogger("kubernetes.aio.config"), logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext:

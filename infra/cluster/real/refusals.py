@@ -9,6 +9,8 @@ from infra.errors import (
     AlreadyExists,
     ClusterError,
     Conflict,
+    Denied,
+    Expired,
     Forbidden,
     Gone,
     Invalid,
@@ -27,8 +29,11 @@ DEFAULT_RETRY_AFTER_S = 1.0
 # Server-side apply answers 500 to a field that the schema does not have, or of another type.
 NOT_OF_THE_SCHEMA = "failed to create typed patch object"
 
+# How the API server words that a role is missing; any other 403 is admission's, about the object.
+NOT_ALLOWED = 'User "'
+
 BY_STATUS: dict[int, type[ClusterError]] = {
-    401: Forbidden,
+    401: Expired,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
@@ -54,6 +59,8 @@ def refusal(
         return Throttled(message, _seconds(retry_after))
     if status == 409 and answer.get("reason") == "AlreadyExists":
         return AlreadyExists(message)
+    if status == 403 and NOT_ALLOWED not in message and not is_read:
+        return Denied(message)
     if status >= 500 and NOT_OF_THE_SCHEMA not in message:
         is_lost = status in OUTCOME_UNKNOWN or "etcdserver: request timed out" in message
         return Unknown(message) if is_lost and not is_read else Unavailable(message)

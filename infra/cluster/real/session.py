@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,20 +11,25 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from infra.cluster.port import departing
 from infra.cluster.real.login import Login
 from infra.cluster.real.refusals import NO_ANSWER, refusal, silence
 from infra.cluster.real.requests import WATCH_S, Request
-from infra.errors import ClusterError
+from infra.errors import ClusterError, Expired, Unreachable
 
 CONNECT_S = 10.0
 # Longer than the API server's own limit of 60 s, so that its answer comes first.
 ANSWER_S = 65.0
+# An answer that trickles in, byte by byte, never ends a limit on silence.
+WHOLE_ANSWER_S = 120.0
+# A token that was refused is not asked for again before this, however many requests it was refused to.
+LOGIN_PAUSE_S = 1.0
 WATCH_GRACE_S = 30.0
 READ_BUFFER_BYTES = 2**20
 # A connection whose other end vanished is noticed within half a minute.
 KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
-CALL_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=ANSWER_S)
+CALL_TIMEOUT = aiohttp.ClientTimeout(total=WHOLE_ANSWER_S, sock_connect=CONNECT_S, sock_read=ANSWER_S)
 WATCH_TIMEOUT = aiohttp.ClientTimeout(total=WATCH_S + WATCH_GRACE_S, sock_connect=CONNECT_S)
 
 
@@ -36,14 +42,19 @@ async def log_in(context: str, kubeconfig: str) -> Login:
 
 
 class Session:
-    """Requests to the API server of one login. Watches are outside the bound: they never end their turn."""
+    """Requests to the API server of one login, so many at a time; the time limits of one begin with its turn.
+
+    Watches are outside the bound: they never end their turn.
+    """
 
     def __init__(self, login: Login, kubeconfig: str, connections: int) -> None:
         self.login = login
         self._kubeconfig = kubeconfig
+        self._turns = asyncio.Semaphore(connections)
         self._calls = _client(login, connections)
         self._watches = _client(login, 0)
         self._logging_in = asyncio.Lock()
+        self._logged_in_ns = 0
 
     async def call(self, request: Request) -> Any:
         """The parsed answer, None when it is empty.
@@ -51,10 +62,12 @@ class Session:
         Raises:
             ClusterError: the matching one of `infra.errors`, chained to its cause.
         """
-        used = self.login.authorization
-        status, body, retry_after = await self._exchange(request)
-        if status == 401 and await self._log_in_again(used):
+        async with self._turns:
+            departing.get()()
+            used = self.login.authorization
             status, body, retry_after = await self._exchange(request)
+            if status == 401 and await self._log_in_again(used):
+                status, body, retry_after = await self._exchange(request)
         if status >= 400:
             raise self._refused(request, status, body, retry_after)
         return orjson.loads(body) if body else None
@@ -111,10 +124,19 @@ class Session:
         }
 
     async def _log_in_again(self, used: str) -> bool:
-        """Get a new token if the one just refused has run out; whether it is worth asking again."""
+        """Get a new token if the one just refused has run out; whether it is worth asking again.
+
+        Raises:
+            Expired: there is none to be had now.
+        """
         async with self._logging_in:
-            if used and self.login.authorization == used:
-                self.login = await log_in(self.login.context, self._kubeconfig)
+            age_s = (time.monotonic_ns() - self._logged_in_ns) / 1e9
+            if used and self.login.authorization == used and age_s > LOGIN_PAUSE_S:
+                self._logged_in_ns = time.monotonic_ns()
+                try:
+                    self.login = await log_in(self.login.context, self._kubeconfig)
+                except Unreachable as error:
+                    raise Expired(f"logged out, and: {error}") from error
             return self.login.authorization != used
 
     def _refused(self, request: Request, status: int, body: bytes, retry_after: str) -> ClusterError:

@@ -2,10 +2,12 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from infra.cluster.kinds import VM
 from infra.cluster.port import Scope, WatchBatch
 from infra.cluster.reflector import Gap, Listed, Notice, Reflector
-from infra.errors import Gone, Throttled, Unavailable
+from infra.errors import Expired, Gone, Throttled, Unavailable
 from tests.unit.stages.fakes import ScriptedCluster, StepClock, event, obj
 
 
@@ -102,3 +104,15 @@ def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_busy_loop() ->
     cluster = ScriptedCluster([([], "7")], [[], [], [batch(10**10, event("ADDED", "a", 8))]], clock)
     observe(cluster, clock, 2)
     assert clock.slept == [0.1, 0.1]
+
+
+def test_a_refused_token_is_a_gap_until_a_new_one_comes_and_an_error_when_none_does() -> None:
+    clock = StepClock()
+    back = ScriptedCluster([([], "7"), Expired("401"), ([], "8")], [[Expired("401")]], clock)
+    notices, _ = observe(back, clock, 2)
+    assert [type(notice) for notice in notices] == [Listed, Gap]
+    never = ScriptedCluster([([], "7"), *[Expired("401")] * 100], [[Expired("401")]], clock)
+    start_ns = clock.ns
+    with pytest.raises(Expired):
+        observe(never, clock, 2)
+    assert 120 <= (clock.ns - start_ns) / 1e9 < 160
