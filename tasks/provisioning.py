@@ -17,10 +17,10 @@ from infra.cluster.port import Object, Ref, Scope, list_all
 from infra.errors import NotFound
 from infra.manifests import CloudInit, Machine, Source, disk_name, run_selector
 from infra.world import World
-from tasks.batch import NS, Batch
+from tasks.batch import Batch
 from tasks.golden_image import CLONE_TYPE, EXPECTED_CLONE, root_disk, sources_of
 from tasks.heartbeats import heartbeats
-from tasks.observing import REPLAY_S, View, observing
+from tasks.observing import View, observing
 from tasks.ownership import mark_of
 from tasks.profile import Profile
 from tasks.requests import Order, drive, is_marked, resent
@@ -149,11 +149,15 @@ class Clones:
         """Part of the disk's state was seen for the first time: it cannot have been so before this."""
         self.disk_not_yet[i] = max(self.disk_not_yet[i], self.batch.heard_ns)
 
-    def _deployed_not_yet(self, i: int) -> int:
-        """When not all three held; a VM may have said Stopped until after its disk was ready."""
-        disk = self.disk_not_yet[i]
-        is_sure = self.left[i] + REPLAY_S * NS < disk
-        return max(disk, self.stopped_not_yet[i]) if is_sure else disk
+    def narrow(self) -> None:
+        """Where a VM surely said something else when its disk was ready, it waited for Stopped alone.
+
+        Called when lags are known: what was heard is no older than what was told before it, less the lag.
+        """
+        lag_ns, not_yet = self.batch.lag_ns["deployed"], self.batch.not_yet["deployed"]
+        for i, ns in enumerate(not_yet):
+            if ns is not None and lag_ns is not None and self.left[i] <= ns - lag_ns:
+                not_yet[i] = max(ns, self.stopped_not_yet[i])
 
     def caught_up(self, ns: int) -> None:
         """What a watch missed has been told: what was not decided meanwhile is decided now."""
@@ -165,7 +169,7 @@ class Clones:
 
     def _check(self, i: int, ns: int) -> None:
         if self.stopped[i] and self.succeeded[i] and self.bound[i] and self.looks():
-            self.batch.mark("deployed", i, ns, self._deployed_not_yet(i))
+            self.batch.mark("deployed", i, ns, self.disk_not_yet[i])
             if self.batch.seen["acknowledged"][i] is not None:
                 self.batch.succeed(i, self.batch.seen["deployed"][i])
 
@@ -217,7 +221,9 @@ async def provision(world: World, profile: Profile, plan: Plan, clones: Clones) 
         clones.looks = observers.looks_at(vms)
         async with heartbeats(world, observers, plan.stage):
             await drive(world, batch, order, observers)
-        return observers.longest_gap_s(batch.released_ns)
+        gap_s = observers.longest_gap_s(batch.released_ns)
+    clones.narrow()
+    return gap_s
 
 
 async def _create(world: World, profile: Profile, plan: Plan, vm: tuple[Batch, int]) -> None:

@@ -140,6 +140,7 @@ class Run:
             self._happen(event)
         self._until(END_MS)
         self.observers.settle()
+        self.clones.narrow()
 
     def _happen(self, event: Event) -> None:
         watch = self.watches[event.kind]

@@ -1,7 +1,6 @@
 """What really happened on a virtual cluster, from its store's log and machines, beside what was recorded."""
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any
 
 from infra.cluster.kinds import DATA_VOLUME, POD, PV, PVC, VM, VMI, Kind
@@ -9,29 +8,36 @@ from infra.cluster.port import Object
 from infra.cluster.virtual.loop import EPOCH
 from infra.cluster.virtual.machines import Machine
 from infra.world import World
+from tasks.golden_image import CLONE_TYPE
 from tests.unit.stages.conftest import rows
 
-Change = tuple[int, str, Object]
+Facts = dict[str, Any]
+"""What is true of an object, as far as a step depends on it."""
+Change = tuple[int, Facts | None]
+"""From when on (ns) something is true of an object; None: it is gone."""
+Holds = Callable[[Facts | None], bool]
 TABLE_OF = {"deploy": "vm_deploys", "delete": "vm_deletes", "boot": "vm_boots", "stop": "vm_stops"}
 ROUNDING_S = 2e-6
 """A batch's release is stored in whole microseconds."""
 
 
 class Truth:
-    """Everything that the store published, by kind and name, and when each guest's sshd came up."""
+    """What the store published that a step depends on, by kind and name, and when each sshd came up."""
 
     def __init__(self, world: World) -> None:
         inside: Any = world.runtime
         self.guest = inside.description.guest
         self.log: dict[tuple[Kind, str], list[Change]] = {}
         self.sshd: dict[str, list[int]] = {}
+        self.pods: dict[str, list[str]] = {}
         self._listen(inside)
 
     def _listen(self, inside: Any) -> None:
         publish, tell, loop = inside.server.store._publish, inside.plane.machines.on_sshd, inside.loop
 
         def published(kind: Kind, what: str, obj: Object, before: Object | None) -> None:
-            self.log.setdefault((kind, obj["metadata"]["name"]), []).append((loop.now_ns, what, obj))
+            if kind in FACTS:
+                self._note(kind, loop.now_ns, obj, None if what == "DELETED" else FACTS[kind](obj))
             publish(kind, what, obj, before)
 
         def up(machine: Machine) -> None:
@@ -40,71 +46,76 @@ class Truth:
 
         inside.server.store._publish, inside.plane.machines.on_sshd = published, up
 
-    def first(self, kind: Kind, name: str, since_ns: int, holds: Callable[[str, Object], bool]) -> int | None:
+    def _note(self, kind: Kind, ns: int, obj: Object, facts: Facts | None) -> None:
+        name = obj["metadata"]["name"]
+        log = self.log.setdefault((kind, name), [])
+        if not log and kind is POD:
+            self.pods.setdefault(_owner(obj), []).append(name)
+        if not log or log[-1][1] != facts:
+            log.append((ns, facts))
+
+    def first(self, kind: Kind, name: str, since_ns: int, holds: Holds) -> int | None:
         """When something first held of an object, not before `since_ns`."""
         log = self.log.get((kind, name), [])
-        before = [change for change in log if change[0] <= since_ns]
-        if before and holds(before[-1][1], before[-1][2]):
+        before = [facts for ns, facts in log if ns <= since_ns]
+        if before and holds(before[-1]):
             return since_ns
-        return next((ns for ns, what, obj in log if ns > since_ns and holds(what, obj)), None)
+        return next((ns for ns, facts in log if ns > since_ns and holds(facts)), None)
 
-    def together(self, since_ns: int, *facts: tuple[Kind, str, Callable[[str, Object], bool]]) -> int | None:
+    def together(self, since_ns: int, *facts: tuple[Kind, str, Holds]) -> int | None:
         """When all facts first held at once."""
-        moments = sorted(
-            {since_ns, *(ns for kind, name, _ in facts for ns, _, _ in self.log.get((kind, name), []))}
+        moments = {since_ns, *(ns for kind, name, _ in facts for ns, _ in self.log.get((kind, name), []))}
+        return next(
+            (ns for ns in sorted(moments) if ns >= since_ns and all(self._at(ns, *f) for f in facts)), None
         )
-        return next((ns for ns in moments if ns >= since_ns and all(self._at(ns, *f) for f in facts)), None)
 
-    def _at(self, ns: int, kind: Kind, name: str, holds: Callable[[str, Object], bool]) -> bool:
-        before = [change for change in self.log.get((kind, name), []) if change[0] <= ns]
-        return holds(before[-1][1], before[-1][2]) if before else holds("DELETED", {})
+    def _at(self, ns: int, kind: Kind, name: str, holds: Holds) -> bool:
+        before = [facts for at, facts in self.log.get((kind, name), []) if at <= ns]
+        return holds(before[-1] if before else None)
 
     def of(self, stage: str, vm: str, released_ns: int, acknowledged_ns: int | None) -> dict[str, int | None]:
         """Every step of a VM, ns."""
-        disk = f"{vm}-root"
         match stage:
             case "deploy":
-                bound = self.first(PVC, disk, released_ns, phase("Bound"))
-                known = None if bound is None or acknowledged_ns is None else max(bound, acknowledged_ns)
-                facts = (
-                    (VM, vm, stopped),
-                    (DATA_VOLUME, disk, phase("Succeeded")),
-                    (PVC, disk, phase("Bound")),
-                )
-                return {
-                    "pvc_bound": known,
-                    "datavolume_succeeded": self.first(DATA_VOLUME, disk, released_ns, phase("Succeeded")),
-                    "deployed": self.together(released_ns, *facts),
-                }
+                return self._deploy(vm, released_ns, acknowledged_ns)
             case "delete":
-                gone = [
-                    self.first(k, n, released_ns, deleted)
-                    for k, n in ((VM, vm), (DATA_VOLUME, disk), (PVC, disk))
-                ]
-                volume = self._volume(disk)
-                last = max((ns for ns in gone if ns is not None), default=None)
-                went = self.first(PV, volume, released_ns, deleted) if volume else last
-                return {"gone": last, "volume_gone": went}
+                return self._delete(vm, released_ns)
             case "stop":
                 return {"halted": self.together(released_ns, (VM, vm, halted), (VMI, vm, deleted))}
         return self._boot(vm, released_ns)
 
-    def _volume(self, disk: str) -> str | None:
-        names = [obj["spec"].get("volumeName") for _, _, obj in self.log.get((PVC, disk), [])]
+    def _deploy(self, vm: str, released_ns: int, acknowledged_ns: int | None) -> dict[str, int | None]:
+        disk = f"{vm}-root"
+        bound = self.first(PVC, disk, released_ns, phase("Bound"))
+        known = None if bound is None or acknowledged_ns is None else max(bound, acknowledged_ns)
+        facts = (VM, vm, stopped), (DATA_VOLUME, disk, phase("Succeeded")), (PVC, disk, phase("Bound"))
+        return {
+            "pvc_bound": known,
+            "datavolume_succeeded": self.first(DATA_VOLUME, disk, released_ns, phase("Succeeded")),
+            "deployed": self.together(released_ns, *facts),
+        }
+
+    def _delete(self, vm: str, released_ns: int) -> dict[str, int | None]:
+        disk = f"{vm}-root"
+        whole = (VM, vm), (DATA_VOLUME, disk), (PVC, disk)
+        gone = [self.first(kind, name, released_ns, deleted) for kind, name in whole]
+        volume = self.volume(disk)
+        last = max((ns for ns in gone if ns is not None), default=None)
+        went = self.first(PV, volume, released_ns, deleted) if volume else last
+        return {"gone": last, "volume_gone": went}
+
+    def volume(self, disk: str) -> str | None:
+        """The volume that a claim was bound to last."""
+        names = [facts["volume"] for _, facts in self.log.get((PVC, disk), []) if facts]
         return next((name for name in reversed(names) if name), None)
 
     def _boot(self, vm: str, released_ns: int) -> dict[str, int | None]:
-        prefix = f"virt-launcher-{vm}-"
-        logs = ((name, log) for (kind, name), log in self.log.items() if kind is POD)
-        pods = [name for name, log in logs if name.startswith(prefix) and log[-1][0] > released_ns]
-        placed = [
-            self.first(POD, pod, released_ns, lambda _, obj: bool(obj["spec"].get("nodeName")))
-            for pod in pods
-        ]
+        pods = [pod for pod in self.pods.get(vm, []) if self.log[POD, pod][-1][0] > released_ns]
+        placed = [self.first(POD, pod, released_ns, on_a_node) for pod in pods]
         sshd = next((ns for ns in self.sshd.get(vm, []) if ns >= released_ns), None)
         banner = None if sshd is None else sshd + round(self.guest.banner_after_s * 1e9)
         return {
-            "vmi_created": self.first(VMI, vm, released_ns, lambda what, _: what != "DELETED"),
+            "vmi_created": self.first(VMI, vm, released_ns, lambda facts: facts is not None),
             "pod_scheduled": min((ns for ns in placed if ns is not None), default=None),
             "vmi_scheduled": self.first(VMI, vm, released_ns, phase("Scheduled", "Running")),
             "running": self.first(VMI, vm, released_ns, phase("Running")),
@@ -115,25 +126,57 @@ class Truth:
         }
 
 
-def phase(*names: str) -> Callable[[str, Object], bool]:
-    return lambda what, obj: what != "DELETED" and obj.get("status", {}).get("phase") in names
+def _owner(obj: Object) -> str:
+    owners = obj["metadata"].get("ownerReferences") or [{"name": ""}]
+    return str(owners[0]["name"])
 
 
-def deleted(what: str, _: Object) -> bool:
-    return what == "DELETED"
+def _status(obj: Object, *names: str) -> Facts:
+    status = obj.get("status") or {}
+    return {name: status.get(name) for name in names}
 
 
-def stopped(what: str, obj: Object) -> bool:
-    return what != "DELETED" and obj.get("status", {}).get("printableStatus") == "Stopped"
+def _of_instance(obj: Object) -> Facts:
+    interfaces = (obj.get("status") or {}).get("interfaces") or [{}]
+    return {**_status(obj, "phase"), "address": bool(interfaces[0].get("ipAddress"))}
 
 
-def halted(what: str, obj: Object) -> bool:
-    return stopped(what, obj) and obj["spec"].get("runStrategy") == "Halted"
+FACTS: dict[Kind, Callable[[Object], Facts]] = {
+    VM: lambda obj: {**_status(obj, "printableStatus"), "strategy": obj["spec"].get("runStrategy")},
+    VMI: _of_instance,
+    POD: lambda obj: {"node": obj["spec"].get("nodeName")},
+    DATA_VOLUME: lambda obj: _status(obj, "phase"),
+    PVC: lambda obj: {
+        **_status(obj, "phase"),
+        "volume": obj["spec"].get("volumeName"),
+        "clone": (obj["metadata"].get("annotations") or {}).get(CLONE_TYPE),
+    },
+    PV: lambda obj: {},
+}
 
 
-def has_address(what: str, obj: Object) -> bool:
-    interfaces = obj.get("status", {}).get("interfaces") or [{}]
-    return what != "DELETED" and bool(interfaces[0].get("ipAddress"))
+def phase(*names: str) -> Holds:
+    return lambda facts: facts is not None and facts["phase"] in names
+
+
+def deleted(facts: Facts | None) -> bool:
+    return facts is None
+
+
+def stopped(facts: Facts | None) -> bool:
+    return facts is not None and facts["printableStatus"] == "Stopped"
+
+
+def halted(facts: Facts | None) -> bool:
+    return facts is not None and stopped(facts) and facts["strategy"] == "Halted"
+
+
+def on_a_node(facts: Facts | None) -> bool:
+    return facts is not None and bool(facts["node"])
+
+
+def has_address(facts: Facts | None) -> bool:
+    return facts is not None and facts["address"]
 
 
 class Checked(dict[str, list[float]]):
@@ -148,15 +191,26 @@ def check(world: World, truth: Truth) -> Checked:
     """Compare all records of the run with the truth."""
     checked = Checked()
     for batch in rows(world, "batches"):
-        released_ns = round((batch["released_at"] - _epoch()).total_seconds() * 1e9)
-        for vm in rows(world, TABLE_OF[batch["stage"]]):
-            if (vm["batch"], vm["repeat"]) == (batch["batch"], batch["repeat"]):
-                _compare(checked, truth, (batch["stage"], released_ns), vm)
+        vms = [
+            vm
+            for vm in rows(world, TABLE_OF[batch["stage"]])
+            if (vm["batch"], vm["repeat"]) == (batch["batch"], batch["repeat"])
+        ]
+        compare(checked, truth, batch, vms)
     return checked
 
 
-def _epoch() -> datetime:
-    return EPOCH
+def compare(checked: Checked, truth: Truth, batch: dict[str, Any], vms: list[dict[str, Any]]) -> None:
+    """Compare the records of one batch with the truth."""
+    stage, released_ns = batch["stage"], released_at_ns(batch)
+    for vm in vms:
+        _compare(checked, truth, (stage, released_ns), vm)
+
+
+def released_at_ns(batch: dict[str, Any]) -> int:
+    """When a batch was released, on the virtual cluster's clock."""
+    since_start_s: float = (batch["released_at"] - EPOCH).total_seconds()
+    return round(since_start_s * 1e9)
 
 
 def _compare(checked: Checked, truth: Truth, batch: tuple[str, int], vm: dict[str, Any]) -> None:
