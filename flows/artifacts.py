@@ -16,8 +16,12 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.client.orchestration import get_client
+from prefect.client.schemas import State
 from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Running
 
 from flows.cli.terminal import step_lines
 from flows.measured import Row, measured_rows
@@ -33,6 +37,8 @@ from tasks.run import RunRequest
 PAUSE_S = 1.0
 """Between two updates of the progress bar at least."""
 
+WAITING = "AwaitingCluster"
+"""The state of a run whose cluster is in use by another."""
 AFTER = {"deploy": "delete", "boot": "stop"}
 HEAD = ("stage", "VMs", "ok", "p50", "p99", "end to end", "verdict")
 
@@ -44,12 +50,25 @@ class Artifacts:
         self._request, self._before = request, before
         self._total = max(len(steps_to_take(request)), 1)
         self._done = 0
+        self._is_waiting = False
         self._bar: UUID | None = None
         self._shown_s = float("-inf")
+
+    def waits(self, text: str) -> None:
+        """The run's state, its bar and its log say what it waits for."""
+        self._before.waits(text)
+        get_run_logger().info("waits: %s", text)
+        self._shown_s = float("-inf")
+        self._show(f"waits: {text}")
+        self._is_waiting = True
+        _told(lambda: _state(Running(name=WAITING, message=text)))
 
     def started(self, step: Step) -> None:
         """The bar says what is done now."""
         self._before.started(step)
+        if self._is_waiting:
+            self._is_waiting = False
+            _told(lambda: _state(Running()))
         self._show(step.label)
 
     def finished(self, step: Step, summary: Summary) -> None:
@@ -142,6 +161,11 @@ def _link(address: str) -> str:
 
 def _plain(cell: Row) -> Row:
     return {name: value for name, value in cell.items() if isinstance(value, str | int | float | None)}
+
+
+def _state(state: State[Any]) -> None:
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(UUID(str(flow_run.id)), state, force=True)
 
 
 def _told(tell: Callable[[], Any]) -> Any:

@@ -6,6 +6,7 @@ from prefect import flow, task
 
 from flows.cli.clean import request_of
 from flows.forms import RunForm
+from flows.one_run import one_run
 from flows.study import CLEAN, run_step
 from infra.errors import StoreError
 from infra.results.lock import only_process
@@ -24,8 +25,9 @@ def cleaned(run_id: str, store: str) -> dict[str, Any]:
     manifest = read_manifest(opened, run_id)
     if manifest is None:
         raise StoreError(f"run {run_id}: store {store} has no such run (virtscale runs --store {store})")
-    with only_process(opened, run_id):
-        summary = run_step(request_of(manifest, store), CLEAN)
+    request = request_of(manifest, store)
+    with only_process(opened, run_id), one_run(request, opened):
+        summary = run_step(request, CLEAN)
         write_manifest(opened, run_id, {**manifest, "objects_left": False})
     return summary
 

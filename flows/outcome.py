@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,9 +47,18 @@ class Outcome:
         }
 
 
+def alone() -> None:
+    """Nobody else can be on a cluster in this process."""
+
+
 @dataclass(slots=True)
 class Session:
-    """What one process does for a run: real seconds and cost of this machine."""
+    """What one process does for a run: real seconds and cost of this machine.
+
+    `still_alone` raises when the cluster is no longer held for this run.
+    """
+
+    still_alone: Callable[[], None] = alone
 
     started_at: str = field(default_factory=now)
     began_s: float = field(default_factory=time.monotonic)

@@ -13,6 +13,10 @@ Summary = Mapping[str, Any]
 class Progress(Protocol):
     """Hears of every step, in order, in the process that runs the flow."""
 
+    def waits(self, text: str) -> None:
+        """The run does not go on yet: what it waits for, and who has that."""
+        ...
+
     def started(self, step: Step) -> None:
         """The step begins now."""
         ...
@@ -24,6 +28,9 @@ class Progress(Protocol):
 
 class Silent:
     """Tells nobody."""
+
+    def waits(self, text: str) -> None:
+        """Nothing to tell."""
 
     def started(self, step: Step) -> None:
         """Nothing to tell."""

@@ -16,6 +16,7 @@ import click
 from flows.cost import peak_rss_mib
 from flows.interrupts import interrupts
 from flows.lanes import Leg, legs_of, processes_for
+from flows.one_run import one_run
 from flows.outcome import Outcome, Session, outcome_of
 from flows.progress import progress
 from flows.side_by_side import SideBySide, StepRunner, side_by_side
@@ -23,7 +24,6 @@ from flows.steps import Step, steps_of
 from flows.taking import step_here
 from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
 from infra.results.commits import read_commits, run_folders
-from infra.results.folder import FolderStore
 from infra.results.lock import only_process
 from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
@@ -59,9 +59,10 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
     store, folders = open_store(request.store), run_folders(request.run_id, TABLES)
     with only_process(store, request.run_id), uploading(store, request.run_id, folders, tell) as store:
         manifest = begin(store, request)
-        with recorded(store, manifest) as session:
+        with one_run(request, store) as still_alone, recorded(store, manifest) as session:
+            session.still_alone = still_alone
             legs = legs_of(steps_to_take(request))
-            with side_by_side(processes_beside(request, legs), step_here) as beside:
+            with side_by_side(processes_beside(request, legs), step_here, store) as beside:
                 for leg in legs:
                     walk(request, session, leg, Way(run, beside))
         if "tuning" in request.profile.stages:
@@ -134,8 +135,7 @@ class Way(NamedTuple):
 
 def processes_beside(request: RunRequest, legs: list[Leg]) -> int:
     """How many processes take steps beside this one: only copies of a virtual cluster bear that."""
-    copies = request.spec().is_virtual and isinstance(open_store(request.store), FolderStore)
-    return processes_for(legs, processes()) if copies else 0
+    return processes_for(legs, processes()) if request.spec().is_virtual else 0
 
 
 def walk(request: RunRequest, session: Session, leg: Leg, way: Way) -> None:
@@ -159,7 +159,9 @@ def walk(request: RunRequest, session: Session, leg: Leg, way: Way) -> None:
 
 
 def take(request: RunRequest, session: Session, step: Step, run: StepRunner) -> None:
-    """Take one step, and tell who listens."""
+    """Take one step, and tell who listens; only cleaning minds nobody else on the cluster."""
+    if step.stage != "clean":
+        session.still_alone()
     listener = progress.get()
     with _TELLING:
         listener.started(step)

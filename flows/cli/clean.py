@@ -6,6 +6,7 @@ import sys
 import click
 
 from flows.cli.options import json_option, store_option, yes_option
+from flows.one_run import one_run
 from flows.study import CLEAN, run_step
 from infra.errors import ProfileError, StoreError
 from infra.results.lock import only_process
@@ -28,7 +29,7 @@ def clean(*, run_id: str, store: str, yes: bool, as_json: bool) -> None:
     if not (yes or request.cluster.startswith("virtual")):
         ask(request)
     opened = open_store(store)
-    with only_process(opened, run_id):
+    with only_process(opened, run_id), one_run(request, opened):
         summary = run_step(request, CLEAN)
     write_manifest(opened, run_id, {**manifest, "objects_left": False})
     click.echo(

@@ -8,6 +8,7 @@ import click
 from flows.cli.asking import asker
 from flows.cli.clean import request_of
 from flows.cli.options import json_option, store_option, yes_option
+from flows.one_run import one_run
 from infra.errors import StoreError
 from infra.results.lock import only_process
 from infra.results.manifest import read_manifest
@@ -31,7 +32,12 @@ def revert(*, run_id: str, store: str, yes: bool, as_json: bool) -> int:
     rows: list[dict[str, Any]] = []
     if is_in_force(read_snapshot(found, run_id)):
         request = request_of(manifest, store)
-        with only_process(open_store(store), run_id), open_world(request.spec()) as world:
+        opened = open_store(store)
+        with (
+            only_process(opened, run_id),
+            one_run(request, opened),
+            open_world(request.spec()) as world,
+        ):
             taken = world.run(take_back(world, request.profile, asker(yes=yes)))
         rows = taken or []
     if as_json:

@@ -65,6 +65,10 @@ class TerminalProgress:
         if self._live:
             self._live.stop()
 
+    def waits(self, text: str) -> None:
+        """One permanent line."""
+        self._console.print(f"waits         {text}", markup=False)
+
     def started(self, step: Step) -> None:
         """A live line per stage."""
         if step.stage not in {"preflight", "report"}:

@@ -82,6 +82,7 @@ ROLE = Kind("Role", "rbac.authorization.k8s.io", "v1", "roles", status_subresour
 ROLE_BINDING = Kind(
     "RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings", status_subresource=False
 )
+LEASE = Kind("Lease", "coordination.k8s.io", "v1", "leases", status_subresource=False)
 SUBJECT_ACCESS_REVIEW = Kind(
     "SelfSubjectAccessReview",
     "authorization.k8s.io",
@@ -164,6 +165,7 @@ KINDS: tuple[Kind, ...] = (
     DISRUPTION_BUDGET,
     ROLE,
     ROLE_BINDING,
+    LEASE,
     SUBJECT_ACCESS_REVIEW,
     SELF_SUBJECT_REVIEW,
     HYPERCONVERGED,
