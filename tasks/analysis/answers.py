@@ -4,12 +4,13 @@ Each function returns None when its stage has no data.
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import polars as pl
 
-from tasks.analysis.curves import curve
-from tasks.analysis.doubling import TOLERANCE, Bracket, Growth, Point, bend, growths
+from tasks.analysis.curves import curve, most_efficient
+from tasks.analysis.doubling import TOLERANCE, Bracket, Growth, Point, bend, growth, growths
 from tasks.analysis.placement import Balance, balance
 from tasks.analysis.steps import shares
 from tasks.analysis.wording import beyond, listed, percent, step_name, with_error
@@ -31,62 +32,90 @@ def end_to_end_answer(batches: pl.DataFrame, stage: str) -> str | None:
     if not points:
         return None
     largest = points[-1]
-    rows = batches.filter((pl.col("stage") == stage) & (pl.col("batch") == largest.n))
-    error_s = rows.get_column("end_to_end_error_s").max()
-    took = with_error(largest.t_s, error_s if isinstance(error_s, float) else None, largest.limit_s)
+    took = with_error(largest.t_s, largest.error_s, largest.limit_s)
     first = _DOES[stage].format(n=f"{largest.n:,}", t=took)
     return f"{first}; {linearity_answer(points)}"
 
 
 def linearity_answer(points: Sequence[Point]) -> str:
-    """Whether a curve is linear, with the growth that says so."""
+    """Whether a curve is linear, with the growth that says so, and which steps are too small to tell."""
     steps = [step for step in growths(points) if step.ratio is not None]
     if not steps and len(points) > 1:
         return "too few of its sizes are complete to say how it grows."
     if not steps:
         return "one size alone says nothing about how it grows."
+    clear = [step for step in steps if step.side() is not None]
+    if not clear:
+        return f"{_cannot_tell(steps[-1])}."
     bracket = bend(points)
-    if bracket is not None:
-        return _bent(bracket, steps)
+    said = _straight(points, clear) if bracket is None else _bent(bracket, clear)
+    return f"{'; '.join([said, *_left_open(steps)])}."
+
+
+def _cannot_tell(step: Growth) -> str:
+    """Why nothing is said of growth: what the error bounds, or the limit, of a step allow."""
+    took = f"{step.b:,} VMs take {step.least:.2f} to {step.most:.2f} times as long as {step.a:,}"
+    if step.most == inf:
+        took = f"{step.b:,} VMs take at least {step.least:.2f} times as long as {step.a:,}"
+    if step.lower_bound:
+        return f"whether that is linear is not known: {took}"
+    if step.least == 0:
+        took = "an error bound is not known, or as large as the time itself"
+    return f"too small to tell whether that is linear: within the error bounds {took}"
+
+
+def _left_open(steps: Sequence[Growth]) -> list[str]:
+    """The steps of which nothing is said."""
+    small = [f"{step.b:,}" for step in steps if step.side() is None and not step.lower_bound]
+    late = [f"{step.b:,}" for step in steps if step.side() is None and step.lower_bound]
+    said = [f"growth to {listed(small)} VMs is too small to tell within the error bounds"] if small else []
+    return said + ([f"growth to {listed(late)} VMs, beyond the limit, is not known"] if late else [])
+
+
+def _straight(points: Sequence[Point], steps: Sequence[Growth]) -> str:
+    """A curve without a bend; `steps` are those that are not too small to tell."""
+    steepest = max(steps, key=lambda step: step.excess or 0.0)
+    if steepest.side() == "above":
+        step = f"{steepest.b:,} VMs take {_times(steepest)} as {steepest.a:,}"
+        return f"it is uneven: {step}, and no larger batch confirms a bend"
     doublings = [step.ratio for step in steps if step.linear == 2 and step.ratio is not None]
     if not doublings:
-        excess = max(step.excess or 0.0 for step in steps)
-        return f"it grows no faster than linearly (at most {percent(max(excess, 0))} above)."
+        return f"it grows no faster than linearly (at most {percent(max(steepest.excess or 0.0, 0))} above)"
     low, high = f"{min(doublings):.2f}", f"{max(doublings):.2f}"
     times = low if low == high else f"{low} to {high}"
-    if max(doublings) > 2 * (1 + TOLERANCE):
-        return f"it is uneven: a doubling takes {times} times as long, and no larger batch confirms a bend."
-    if min(doublings) < 2 * (1 - TOLERANCE):
-        return f"it grows no faster than linearly: a doubling of VMs takes {times} times as long."
-    grown = _time_per_vm(steps) - 1
-    if grown > TOLERANCE:
-        return (
-            f"no step bends, but it creeps: each doubling takes {times} times as long, and a VM of the "
-            f"largest batch {percent(grown)} longer than one of the cheapest."
-        )
-    return f"it is linear: each doubling of VMs takes {times} times as long."
+    if min(step.least for step in steps if step.linear == 2) < 2 * (1 - TOLERANCE):
+        return f"it grows no faster than linearly: a doubling of VMs takes {times} times as long"
+    return _creeping(points, times)
 
 
-def _time_per_vm(steps: Sequence[Growth]) -> float:
-    """How much longer a VM of the largest batch takes than one of the batch where it is quickest."""
-    last = cheapest = 1.0
-    for step in steps:
-        last *= 1 + (step.excess or 0.0)
-        cheapest = min(cheapest, last)
-    return last / cheapest
+def _creeping(points: Sequence[Point], times: str) -> str:
+    """Steps that are all linear may add up to something that is not."""
+    complete = [point for point in points if point.t_s is not None]
+    cheapest, largest = most_efficient(points) or complete[-1], complete[-1]
+    whole = growth(cheapest, largest)
+    if whole.side() == "within":
+        return f"it is linear: each doubling of VMs takes {times} times as long"
+    each = f"each doubling takes {times} times as long"
+    if whole.side() is None:
+        return f"no step bends: {each}; whether it creeps is too small to tell"
+    longer = f"a VM of {largest.n:,} takes {percent(whole.excess or 0.0)} longer than one of {cheapest.n:,}"
+    return f"no step bends, but it creeps: {each}, and {longer}"
 
 
 def _bent(bracket: Bracket, steps: Sequence[Growth]) -> str:
     step = next(step for step in steps if step.b == bracket.up_to)
-    least = "at least " if step.lower_bound else ""
-    before = [each.excess for each in steps if each.b <= bracket.above and each.excess is not None]
-    slower = bool(before) and min(before) < -TOLERANCE
+    bends = f"bends between {bracket.above:,} and {bracket.up_to:,}, a step that takes {_times(step)}"
+    before = [each for each in steps if each.b <= bracket.above]
+    if not before:
+        return f"it {bends}"
+    slower = min(each.least / each.linear for each in before) < 1 - TOLERANCE
     word = "it grows no faster than linearly" if slower else "it is linear"
-    return (
-        f"{word} up to {bracket.above:,} VMs and bends between {bracket.above:,} and "
-        f"{bracket.up_to:,}, a step that takes {least}{step.ratio:.2f} times as long "
-        f"(linear: {step.linear:.3g})."
-    )
+    return f"{word} up to {bracket.above:,} VMs and {bends}"
+
+
+def _times(step: Growth) -> str:
+    least = "at least " if step.lower_bound else ""
+    return f"{least}{step.ratio:.2f} times as long (linear: {step.linear:.3g})"
 
 
 def per_vm_answer(rows: Sequence[dict[str, Any]], step: str, limit_s: float | None) -> str | None:

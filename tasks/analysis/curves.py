@@ -1,9 +1,11 @@
 """PURE. The end-to-end curve of a stage: one point per batch size."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from tasks.analysis.doubling import Point
-from tasks.analysis.percentiles import nearest_rank
+from tasks.analysis.percentiles import nearest_rank, nearest_rank_error
 
 
 def curve(batches: pl.DataFrame, stage: str) -> list[Point]:
@@ -12,11 +14,15 @@ def curve(batches: pl.DataFrame, stage: str) -> list[Point]:
     With several repeats a point is their median (nearest rank, an unfinished repeat ranks last).
     """
     rows = batches.filter(pl.col("stage") == stage)
-    groups = rows.group_by("batch").agg("end_to_end_s", pl.col("limit_s").max()).sort("batch")
-    return [Point(n, nearest_rank(times, 50.0), limit_s) for n, times, limit_s in groups.iter_rows()]
+    columns = ["end_to_end_s", "end_to_end_error_s", pl.col("limit_s").max()]
+    groups = rows.group_by("batch").agg(columns).sort("batch")
+    return [
+        Point(n, nearest_rank(times, 50.0), limit_s, nearest_rank_error(times, errors, 50.0))
+        for n, times, errors, limit_s in groups.iter_rows()
+    ]
 
 
-def most_efficient(points: list[Point]) -> Point | None:
+def most_efficient(points: Sequence[Point]) -> Point | None:
     """The complete batch with the lowest time per VM: the line of ideal doubling goes through it."""
     complete = [point for point in points if point.t_s is not None]
     return min(complete, key=lambda point: (point.t_s or 0.0) / point.n, default=None)

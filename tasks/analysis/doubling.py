@@ -7,30 +7,39 @@ curve bends in the first bracket (a, b] in which growth exceeds linear growth by
 than `TOLERANCE` above that of a. A fixed part (start-up time that does not grow) makes growth
 smaller than linear, never larger, so it neither hides nor feigns a bend. A batch that was not
 complete within its limit counts with the limit, as a lower bound; growth from it is not known.
+
+A batch's time was observed within its error bound: it lies in [t - error, t], and anywhere since the
+release where the bound is not known. A step is on one side of the rule only if all of that is; a step
+that is on both is too small to tell, and neither "linear" nor "bends" is said of it.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import log
-from typing import NamedTuple
+from math import inf, log
+from typing import Literal, NamedTuple
 
 TOLERANCE = 0.10
 """Share by which growth may exceed linear growth and still be called linear; an assumption."""
 
 
 class Point(NamedTuple):
-    """Time of one batch: its size, seconds end to end (None: not complete), limit in seconds."""
+    """Time of one batch: its size, seconds end to end (None: not complete), limit and error bound in seconds.
+
+    `error_s` None: how wide the time was observed is not known.
+    """
 
     n: int
     t_s: float | None
     limit_s: float | None = None
+    error_s: float | None = 0.0
 
 
 class Growth(NamedTuple):
     """Growth over one step of sizes.
 
-    `ratio` is t(b)/t(a), None when not known; `lower_bound` says that it is at least that.
-    `linear` is b/a; `excess` is ratio/linear - 1, in other words the change of the time per VM.
+    `ratio` is t(b)/t(a), None when not known; `lower_bound` says that it is at least that. `least` and
+    `most` are what the error bounds of both times allow. `linear` is b/a; `excess` is ratio/linear - 1,
+    in other words the change of the time per VM.
     """
 
     a: int
@@ -38,11 +47,18 @@ class Growth(NamedTuple):
     ratio: float | None
     lower_bound: bool
     linear: float
+    least: float = 0.0
+    most: float = inf
 
     @property
     def excess(self) -> float | None:
         """Share above (or, negative, below) linear growth."""
         return None if self.ratio is None else self.ratio / self.linear - 1
+
+    def side(self, tolerance: float = TOLERANCE) -> Literal["within", "above"] | None:
+        """The side of the rule on which the step is whatever its error bounds; None: they allow both."""
+        allowed = self.linear * (1 + tolerance)
+        return "within" if self.most <= allowed else "above" if self.least > allowed else None
 
 
 class Bracket(NamedTuple):
@@ -54,36 +70,44 @@ class Bracket(NamedTuple):
 
 def growths(points: Sequence[Point]) -> list[Growth]:
     """Growth of each step between neighbouring sizes, smallest first; one point per size."""
-    return [_growth(a, b) for a, b in pairwise(_by_size(points))]
+    return [growth(a, b) for a, b in pairwise(_by_size(points))]
 
 
 def _by_size(points: Sequence[Point]) -> list[Point]:
     return sorted(points, key=lambda point: point.n)
 
 
-def _growth(a: Point, b: Point) -> Growth:
-    reached = _at_least(b)
-    ratio = reached / a.t_s if reached is not None and a.t_s else None
-    return Growth(a.n, b.n, ratio, b.t_s is None, b.n / a.n)
+def growth(a: Point, b: Point) -> Growth:
+    """Growth from one batch to another, larger one."""
+    reached, earliest = _at_least(b), _earliest(a)
+    if reached is None or not a.t_s:
+        return Growth(a.n, b.n, None, b.t_s is None, b.n / a.n)
+    least = (_earliest(b) if b.t_s is not None else reached) / a.t_s
+    most = b.t_s / earliest if b.t_s is not None and earliest > 0 else inf
+    return Growth(a.n, b.n, reached / a.t_s, b.t_s is None, b.n / a.n, least, most)
 
 
 def _at_least(point: Point) -> float | None:
     return point.limit_s if point.t_s is None else point.t_s
 
 
+def _earliest(point: Point) -> float:
+    """The earliest end that a batch's error bound allows: its release, where the bound is not known."""
+    return 0.0 if point.t_s is None or point.error_s is None else max(0.0, point.t_s - point.error_s)
+
+
 def bend(points: Sequence[Point], tolerance: float = TOLERANCE) -> Bracket | None:
     """The bracket in which the curve stops being linear by the rule above; None when it does not."""
     ordered = _by_size(points)
     for index, step in enumerate(growths(ordered)):
-        if step.excess is not None and step.excess > tolerance and _stays(ordered[index:], tolerance):
+        if step.side(tolerance) == "above" and _stays(ordered[index:], tolerance):
             return Bracket(step.a, step.b)
     return None
 
 
 def _stays(points: Sequence[Point], tolerance: float) -> bool:
     first, *larger = points
-    allowed = (first.t_s or 0.0) / first.n * (1 + tolerance)
-    return all((_at_least(point) or 0.0) / point.n > allowed or point.t_s is None for point in larger)
+    return all(point.t_s is None or growth(first, point).side(tolerance) == "above" for point in larger)
 
 
 def exponent(points: Sequence[Point]) -> float | None:

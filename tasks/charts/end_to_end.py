@@ -57,23 +57,15 @@ def _line(rows: Sequence[dict[str, Any]], colour: str, dash: list[int]) -> alt.C
 
 
 def _measured_layers(rows: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Points with their error bars; the tooltip is the row."""
-    complete = rows.filter(pl.col("end_to_end_s").is_not_null())
-    found = [
-        {
-            **row,
-            "t_s": row["end_to_end_s"],
-            "low_s": row["end_to_end_s"] - error,
-            "high_s": row["end_to_end_s"] + error,
-        }
-        for row in complete.select(_ROW).to_dicts()
-        for error in [row["end_to_end_error_s"] or 0.0]
-    ]
-    base = alt.Chart(data(found))
-    bars = base.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y=alt.Y("low_s:Q"), y2=alt.Y2("high_s:Q"))
+    """Points, with error bars where the bound is known; the tooltip is the row."""
+    t_s, error_s = pl.col("end_to_end_s"), pl.col("end_to_end_error_s")
+    columns = [*_ROW, t_s.alias("t_s"), (t_s - error_s).alias("low_s"), (t_s + error_s).alias("high_s")]
+    found = rows.filter(t_s.is_not_null()).select(columns)
+    bars = alt.Chart(data(found.filter(error_s.is_not_null()).to_dicts()))
+    points = alt.Chart(data(found.to_dicts()))
     return [
-        bars,
-        base.mark_point(color=BLUE, filled=True, size=60, opacity=1).encode(x, y, tooltip=tips(*_ROW)),
+        bars.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y=alt.Y("low_s:Q"), y2=alt.Y2("high_s:Q")),
+        points.mark_point(color=BLUE, filled=True, size=60, opacity=1).encode(x, y, tooltip=tips(*_ROW)),
     ]
 
 

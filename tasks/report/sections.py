@@ -42,9 +42,9 @@ _CLOCKS = {
     "halted": "the VM is reported stopped and its instance is gone",
 }
 _READ_CURVE = (
-    "Points: a batch, with its error bar. Dashed grey: linear growth through the batch with the least time "
-    "per VM. Small numbers: growth over the step. Shaded: where growth stops being linear. "
-    "A triangle: not complete within the limit."
+    "Points: a batch, with its error bar where the bound is known. Dashed grey: linear growth through the "
+    "batch with the least time per VM. Small numbers: growth over the step. Shaded: where growth stops being "
+    "linear. A triangle: not complete within the limit."
 )
 _READ_PER_VM = (
     "Band: p5 to p95 of the VMs. Line with points: p50. Short tick: p99. Long tick: the last VM. "
@@ -61,6 +61,7 @@ _RULE = (
     "Linear: time grows at most as fast as the number of VMs. The curve bends in the first step that grows "
     f"more than {percent(TOLERANCE)} faster than that, if every larger batch confirms it"
 )
+_TOO_SMALL = "A step that the error bounds of its two times put on both sides of that is too small to tell."
 
 
 def study_sections(frames: Frames, caption: Caption) -> list[Section]:
@@ -105,7 +106,7 @@ def _rule(sizes: Sequence[int]) -> list[str]:
         for a, b in pairwise(sizes)
         if b != 2 * a
     ]
-    return ["; ".join([_RULE, *others]) + "."] if len(sizes) > 1 else []
+    return ["; ".join([_RULE, *others]) + ".", _TOO_SMALL] if len(sizes) > 1 else []
 
 
 _SUMMARY = [

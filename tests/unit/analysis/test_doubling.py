@@ -57,3 +57,23 @@ def test_a_line_that_gets_steeper_for_good_bends_where_it_does(
 @given(st.permutations(points(STUDY_BOOT_S)))
 def test_the_order_of_batches_does_not_matter(shuffled: list[Point]) -> None:
     assert bend(shuffled) == Bracket(1600, 3200)
+
+
+@given(st.floats(0.01, 10), st.lists(st.floats(0, 1), min_size=len(SIZES), max_size=len(SIZES)))
+def test_no_line_bends_wherever_its_times_lie_within_their_error_bounds(
+    per_vm_s: float, shares: list[float]
+) -> None:
+    """The observer sees each batch late by up to its bound; what it saw alone may well look bent."""
+    error_s = 150 * per_vm_s
+    seen = [
+        Point(n, per_vm_s * n + share * error_s, None, error_s)
+        for n, share in zip(SIZES, shares, strict=True)
+    ]
+    assert bend(seen) is None
+
+
+def test_a_growth_knows_what_the_error_bounds_allow() -> None:
+    step = growths([Point(100, 10.0, None, 2.0), Point(200, 20.0, None, 4.0)])[0]
+    assert (step.least, step.most, step.side()) == (1.6, 2.5, None)
+    assert growths([Point(100, 10.0, None, 0.0), Point(200, 20.0, None, 0.0)])[0].side() == "within"
+    assert growths([Point(100, 10.0, None, 0.1), Point(200, 23.0, None, 0.1)])[0].side() == "above"

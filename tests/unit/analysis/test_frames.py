@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tasks.analysis import answers
 from tasks.analysis.curves import curve, most_efficient
 from tasks.analysis.distribution import distributions, first_boots_and_reboots
-from tasks.analysis.doubling import Point
+from tasks.analysis.doubling import Point, bend
 from tasks.analysis.steps import shares, step_gaps
 from tasks.analysis.summaries import headline_step, observed_steps, summaries
 from tests.unit.made_up import end_s, frame, made_up
@@ -49,7 +49,17 @@ def test_a_curve_point_is_the_median_of_its_repeats() -> None:
     times = [10.0, None, 12.0, None, None]
     keys = {"stage": "boot", "n": 1, "n_ok": 1, "limit_s": 60.0, "world": "virtual", "verdict": "valid"}
     rows = [{**keys, "batch": 5 if i < 3 else 9, "repeat": i, "end_to_end_s": t} for i, t in enumerate(times)]
-    assert curve(frame("batches", rows), "boot") == [Point(5, 12.0, 60.0), Point(9, None, 60.0)]
+    assert curve(frame("batches", rows), "boot") == [Point(5, 12.0, 60.0, None), Point(9, None, 60.0, None)]
+
+
+def test_a_curve_point_has_the_error_bound_of_its_median() -> None:
+    keys = {"stage": "boot", "n": 1, "n_ok": 1, "limit_s": 60.0, "world": "virtual", "verdict": "valid"}
+    times = [(10.0, 0.5), (12.0, 1.5), (14.0, 0.5)]
+    rows = [
+        {**keys, "batch": 5, "repeat": i, "end_to_end_s": t, "end_to_end_error_s": e}
+        for i, (t, e) in enumerate(times)
+    ]
+    assert curve(frame("batches", rows), "boot") == [Point(5, 12.0, 60.0, 1.5)]
 
 
 def test_the_ideal_goes_through_the_batch_with_the_least_time_per_vm() -> None:
@@ -126,4 +136,45 @@ def test_one_size_says_nothing_about_growth() -> None:
 
 def test_an_unconfirmed_jump_is_called_uneven() -> None:
     points = [Point(100, 10.0), Point(200, 26.0), Point(400, 40.0)]
-    assert answers.linearity_answer(points).startswith("it is uneven: a doubling takes 1.54 to 2.60")
+    assert answers.linearity_answer(points) == (
+        "it is uneven: 200 VMs take 2.60 times as long (linear: 2) as 100, and no larger batch confirms a "
+        "bend."
+    )
+
+
+def test_a_bound_that_allows_both_is_too_small_to_tell() -> None:
+    tiny = [Point(6, 4.0, None, 0.8), Point(12, 8.2, None, 0.8)]
+    assert answers.linearity_answer(tiny) == (
+        "too small to tell whether that is linear: within the error bounds 12 VMs take 1.85 to 2.56 times "
+        "as long as 6."
+    )
+    assert bend([Point(6, 4.0, None, 0.8), Point(12, 9.4, None, 0.8)]) is None
+
+
+def test_a_bound_that_is_not_known_proves_nothing() -> None:
+    unknown = [Point(100, 10.0, None, None), Point(200, 20.0, None, 0.1)]
+    assert answers.linearity_answer(unknown).startswith("too small to tell whether that is linear")
+    assert bend([Point(100, 10.0, None, 0.1), Point(200, 90.0, None, None)]) is None
+
+
+def test_what_is_too_small_to_tell_is_named_beside_what_is_clear() -> None:
+    points = [Point(10, 1.0, None, 0.5), Point(20, 2.0, None, 0.5), Point(1000, 100.0), Point(2000, 300.0)]
+    assert answers.linearity_answer(points) == (
+        "it bends between 1,000 and 2,000, a step that takes 3.00 times as long (linear: 2); growth to 20 "
+        "and 1,000 VMs is too small to tell within the error bounds."
+    )
+
+
+def test_a_batch_beyond_its_limit_is_no_proof_of_linear_growth() -> None:
+    late = [Point(100, 10.0), Point(200, None, 15.0)]
+    assert answers.linearity_answer(late) == (
+        "whether that is linear is not known: 200 VMs take at least 1.50 times as long as 100."
+    )
+
+
+def test_linear_steps_that_add_up_to_more_creep() -> None:
+    points = [Point(100, 10.0), Point(200, 21.4), Point(400, 45.8)]
+    assert answers.linearity_answer(points) == (
+        "no step bends, but it creeps: each doubling takes 2.14 times as long, and a VM of 400 takes 15 % "
+        "longer than one of 100."
+    )
