@@ -64,7 +64,7 @@ def comparability(request: RunRequest, world: World) -> dict[str, Any]:
         "world": world.name,
         "versions": dict(world.versions),
         "tuning": around.tuning,
-        "vm": profile.vm.model_dump(mode="json", include={"cores", "memory_gib", "disk_gib"}),
+        "vm": profile.vm.model_dump(mode="json", include={"cores", "memory_gib", "disk_gib", "network"}),
         "vm_manifest_sha256": manifest_sha256(),
         "golden_image": profile.golden_image.model_dump(mode="json", include={"url", "size_gib"}),
         "golden_sources": profile.golden_image.sources,

@@ -72,8 +72,8 @@ def show(found: RunComparison, page: str) -> None:
     """The table, what has to be said with it, and the result in the last lines."""
     click.echo(table([HEADINGS, *rows(found.metrics)], range(1, 8)))
     click.echo()
-    for each in found.differing:
-        click.echo(f"allowed although {each.told()}")
+    for each in found.differing_told:
+        click.echo(f"allowed although {each}")
     for note in found.notes:
         click.echo(note)
     click.echo(f"result  {found.answer}")

@@ -1,13 +1,14 @@
 """PURE. Which two runs may be compared: the keys of their manifests that have to be equal."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
 KEYS = {
     "world": "virtual, served, testbed or kubernetes",
     "versions": "of Kubernetes, KubeVirt and CDI; of a virtual cluster also its preset",
     "tuning": "what is in force, above all the rate limits of KubeVirt's components",
-    "vm": "cores, memory and disk of a VM",
+    "vm": "cores, memory, disk and network of a VM",
     "vm_manifest_sha256": "everything else that the VM's manifest says",
     "golden_image": "address and size of what is imported",
     "golden_sources": "snapshots that the VMs are cloned from",
@@ -27,24 +28,37 @@ KEYS = {
 
 ABSENT = "not known"
 _SHOWN = 60
+_NAMED = 3
+"""So many differing values of one key are told; of the others the number."""
 
 
 class Difference(NamedTuple):
-    """Values of one key that differ; `path` is the first leaf that does, as `versions.kubevirt`."""
+    """A value that differs: its key, and its path in it, as `versions.kubevirt`."""
 
     key: str
     path: str
     baseline: str
     run: str
 
-    def told(self) -> str:
-        """`storage_class differs (rbd, then cephfs)`."""
-        return f"{self.path} differs ({self.baseline}, then {self.run})"
-
 
 def differences(baseline: Mapping[str, Any], run: Mapping[str, Any]) -> list[Difference]:
-    """The keys of two manifests' `comparability` that differ; what only one of them knows differs, too."""
-    return [found for key in KEYS for found in _first(key, baseline.get(key), run.get(key))]
+    """Every value in which two manifests' `comparability` differ, by key.
+
+    What only one of them knows differs, too.
+    """
+    return [found for key in KEYS for found in _of_key(key, baseline.get(key), run.get(key))]
+
+
+def told(found: Iterable[Difference]) -> list[str]:
+    """The first few differing values of each key: `storage_class differs (rbd, then cephfs)`."""
+    return [text for _, of_key in groupby(found, lambda each: each.key) for text in _told(list(of_key))]
+
+
+def _told(of_key: list[Difference]) -> Iterator[str]:
+    for each in of_key[:_NAMED]:
+        yield f"{each.path} differs ({each.baseline}, then {each.run})"
+    if more := len(of_key[_NAMED:]):
+        yield f"{of_key[0].key} differs in {more:,} more"
 
 
 def unknown_keys(baseline: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:
@@ -54,22 +68,20 @@ def unknown_keys(baseline: Mapping[str, Any], run: Mapping[str, Any]) -> list[st
 
 def refusal(names: tuple[str, str], found: Collection[Difference]) -> str:
     """One line that names every key that differs and what to do."""
-    keys = ",".join(difference.key for difference in found)
-    told = ", ".join(difference.told() for difference in found)
-    return f"run {names[1]} cannot be compared with {names[0]}: {told}; choose another, or --allow {keys}"
+    keys = ",".join(dict.fromkeys(difference.key for difference in found))
+    return (
+        f"run {names[1]} cannot be compared with {names[0]}: {', '.join(told(found))}; "
+        f"choose another, or --allow {keys}"
+    )
 
 
-def _first(key: str, baseline: Any, run: Any) -> Iterator[Difference]:
-    if baseline == run:
-        return
+def _of_key(key: str, baseline: Any, run: Any) -> Iterator[Difference]:
     before, now = dict(_leaves(baseline, key)), dict(_leaves(run, key))
-    for path in [*before, *(path for path in now if path not in before)]:
-        if before.get(path) != now.get(path):
-            then, after = before.get(path), now.get(path)
-            if key == "faults":
-                then, after = then or "none", after or "none"
-            yield Difference(key, path, _shown(then), _shown(after))
-            return
+    absent = "none" if key == "faults" else ABSENT
+    for path in dict.fromkeys([*before, *now]):
+        then, after = before.get(path), now.get(path)
+        if then != after:
+            yield Difference(key, path, _shown(then, absent), _shown(after, absent))
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -80,6 +92,6 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _shown(value: Any) -> str:
-    text = ABSENT if value is None else str(value)
+def _shown(value: Any, absent: str) -> str:
+    text = absent if value is None else str(value) or "none"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -1,7 +1,8 @@
 """PURE. What two runs are compared by: the headline of each stage, read from the stored tables.
 
-A stage's headline step is that of both runs' end points; percentiles count from the release. IO cells
-are paired by VMs and repeat, latency by segment (the largest value of all VMs and CPUs of it).
+A stage's headline step is that of both runs' end points; percentiles count from the release, each with
+the error bound that it was observed with. IO cells are paired by VMs and repeat, latency by segment (the
+largest value of all VMs and CPUs of it).
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,9 @@ from typing import Any
 import polars as pl
 
 from tasks.analysis.comparison import Metric, Reading, Readings, Unit
+from tasks.analysis.distribution import error_of
 from tasks.analysis.summaries import HEADLINE_STEPS, PERCENTILES, summaries
+from tasks.tool_output.fio_bins import PER_GROUP
 
 Frames = Mapping[str, pl.DataFrame]
 
@@ -26,6 +29,8 @@ _IO = {
     "p50_us": ("p50", "io_latency", "us", False),
     "p99_us": ("p99", "io_latency", "us", False),
 }  # fmt: skip
+_BIN_SHARES = {"iops": 0.0, "p50_us": 1 / PER_GROUP, "p99_us": 1 / PER_GROUP}
+"""How wide fio observes a column, as a share of it: operations are counted, latencies lie in bins."""
 
 
 def readings_of(frames: Frames) -> dict[Metric, Readings]:
@@ -49,7 +54,7 @@ def _of_batches(frames: Frames) -> Found:
         for column in ("end_to_end_s", *SHOWN_PERCENTILES[stage]):
             metric = _batch_metric(stage, column)
             for row in of_stage if column not in PERCENTILES else filter(_has_step, of_stage):
-                reading = Reading(row[column], row["limit_s"], row["end_to_end_error_s"] or 0.0)
+                reading = Reading(row[column], row["limit_s"], row[error_of(column)])
                 yield metric, (row["batch"], row["repeat"]), reading
 
 
@@ -72,7 +77,8 @@ def _of_io(frames: Frames) -> Found:
     for row in rows.to_dicts():
         for column, (name, family, unit, higher) in _IO.items():
             metric = Metric(f"io {row['block_kib']} KiB {row['pattern']} {name}", family, unit, higher)  # type: ignore[arg-type]
-            yield metric, (row["vms"], row["repeat"]), Reading(row[column])
+            error = (row[column] or 0.0) * _BIN_SHARES[column]
+            yield metric, (row["vms"], row["repeat"]), Reading(row[column], None, error)
 
 
 def _of_latency(frames: Frames) -> Found:

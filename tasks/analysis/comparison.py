@@ -8,7 +8,8 @@ repeat: a first boot is compared with a first boot); each pair gives one differe
   the spread between repeats of the same size, degrees of freedom by Welch and Satterthwaite.
 - With one repeat: the sizes are the units, and what differs between sizes widens the interval.
 - Intervals are simultaneous: with m metrics each has confidence 1 - (1 - c)/m, so that all of them hold
-  together with confidence c. Neither is narrower than the observers' own error bounds allow.
+  together with confidence c. None is narrower than the observers' own error bounds allow; where a bound
+  is not known, nobody can say how wide the interval has to be, so there is none.
 
 A metric got worse (`regression`) when its interval leaves out "no change" and its change is beyond the
 profile's threshold. A value beyond its limit is not known, only that it is larger: it takes no part in
@@ -40,11 +41,14 @@ class Metric(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One batch's value, None beyond `limit` (None: not known where); `error` is how wide it was observed."""
+    """One batch's value, None beyond `limit` (None: not known where).
+
+    `error` is how wide it was observed, None: not known.
+    """
 
     value: float | None
     limit: float | None = None
-    error: float = 0.0
+    error: float | None = 0.0
 
 
 Readings = Mapping[Unit, Reading]
@@ -73,7 +77,7 @@ class Comparison:
     """One metric of two runs; shares: 0.1 is 10 % more in the run than in the baseline.
 
     `units` counts what the interval rests on, `by` says what they are; without an interval `low` and
-    `high` are None.
+    `high` are None. `bounded`: the error bound of every value is known.
     """
 
     metric: Metric
@@ -84,6 +88,7 @@ class Comparison:
     units: int
     by: Literal["repeats", "sizes"]
     sizes: Sequence[AtSize]
+    bounded: bool = True
 
     @property
     def censored(self) -> list[AtSize]:
@@ -119,13 +124,18 @@ class Rules(NamedTuple):
 
 
 class _Spread(NamedTuple):
-    """Mean of log ratios, its standard error, degrees of freedom (0: no interval)."""
+    """Mean of log ratios, its standard error (None: not known), degrees of freedom (0: no interval)."""
 
     mean: float
-    error: float
+    error: float | None
     df: float
     units: int
     by: Literal["repeats", "sizes"]
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether it says how sure the mean is."""
+        return self.df > 0 and self.error is not None
 
 
 def _size(change: float) -> float:
@@ -143,7 +153,7 @@ def compare(
     spreads = {
         metric: _spread(units, baseline[metric], run[metric]) for metric, units in paired.items() if units
     }
-    tested = max(1, sum(spread is not None and spread.df > 0 for spread in spreads.values()))
+    tested = max(1, sum(spread is not None and spread.is_interval for spread in spreads.values()))
     each = 1 - (1 - rules.confidence) / tested
     return [
         _comparison(metric, spread, _at_sizes(paired[metric], baseline[metric], run[metric]), (rules, each))
@@ -167,12 +177,15 @@ def _spread(units: Sequence[Unit], baseline: Readings, run: Readings) -> _Spread
         most = sum(len(ratios) - 1 for ratios in by_size.values())
         df = sum(shares) ** 2 / freedom if freedom > 0 else most
         pairs = sum(map(len, by_size.values()))
-        return _Spread(fmean(means), max(sqrt(sum(shares)), floor), df, pairs, "repeats")
+        return _Spread(fmean(means), _at_least(sqrt(sum(shares)), floor), df, pairs, "repeats")
     if len(means) < 2:
-        return _Spread(means[0], 0.0, 0.0, 1, "sizes")
-    return _Spread(
-        fmean(means), max(sqrt(variance(means) / len(means)), floor), len(means) - 1, len(means), "sizes"
-    )
+        return _Spread(means[0], _at_least(0.0, floor), 0.0, 1, "sizes")
+    error = _at_least(sqrt(variance(means) / len(means)), floor)
+    return _Spread(fmean(means), error, len(means) - 1, len(means), "sizes")
+
+
+def _at_least(error: float, floor: float | None) -> float | None:
+    return None if floor is None else max(error, floor)
 
 
 def _measured(units: Sequence[Unit], baseline: Readings, run: Readings) -> list[Unit]:
@@ -185,16 +198,20 @@ def _log_ratio(baseline: Reading, run: Reading) -> float:
     return log((run.value or 0.0) / (baseline.value or 0.0))
 
 
-def _observation(units: Sequence[Unit], baseline: Readings, run: Readings) -> float:
-    """The standard error by the observers' error bounds alone, each value uniform within its own."""
+def _observation(units: Sequence[Unit], baseline: Readings, run: Readings) -> float | None:
+    """The standard error by the observers' error bounds alone, each value uniform within its own.
+
+    None where a bound is not known: it is no 0.
+    """
     of_size = Counter(size for size, _ in units)
     weights = {size: 1 / count / len(of_size) for size, count in of_size.items()}
     readings = [(unit[0], side[unit]) for unit in units for side in (baseline, run)]
-    return sqrt(sum((weights[size] * _relative(each)) ** 2 / 12 for size, each in readings))
-
-
-def _relative(reading: Reading) -> float:
-    return reading.error / reading.value if reading.value else 0.0
+    shares = [
+        weights[size] * each.error / each.value
+        for size, each in readings
+        if each.value and each.error is not None
+    ]
+    return sqrt(sum(share**2 for share in shares) / 12) if len(shares) == len(readings) else None
 
 
 def _at_sizes(units: Sequence[Unit], baseline: Readings, run: Readings) -> list[AtSize]:
@@ -235,7 +252,7 @@ def _comparison(
     change = low = high = None
     if spread is not None:
         change = exp(spread.mean) - 1
-    if spread is not None and spread.df > 0:
+    if spread is not None and spread.error is not None and spread.df > 0:
         reach = spread.error * critical_t(confidence, spread.df)
         low, high = exp(spread.mean - reach) - 1, exp(spread.mean + reach) - 1
     return Comparison(
@@ -247,6 +264,7 @@ def _comparison(
         units=spread.units if spread else 0,
         by=spread.by if spread else "sizes",
         sizes=sizes,
+        bounded=spread is None or spread.error is not None,
     )
 
 

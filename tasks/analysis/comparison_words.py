@@ -73,6 +73,8 @@ def interval_text(each: Comparison) -> str:
 
 def units_text(each: Comparison) -> str:
     """What the interval rests on."""
+    if not each.bounded:
+        return "error bound not known"
     if each.units < 2:
         return "too few"
     return f"{each.units} pairs" if each.by == "repeats" else f"{each.units} sizes"
@@ -94,7 +96,7 @@ def as_object(found: RunComparison) -> dict[str, Any]:
 
 
 def _metric(each: Comparison) -> dict[str, Any]:
-    names = ("decision", "change", "low", "high", "threshold", "units", "by")
+    names = ("decision", "change", "low", "high", "threshold", "units", "by", "bounded")
     sizes = ("size", "pairs", "baseline", "run", "baseline_limit", "run_limit", "change", "bound")
     return {
         "metric": each.metric.name,

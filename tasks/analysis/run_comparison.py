@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.analysis.comparability import Difference, differences, unknown_keys
+from tasks.analysis.comparability import Difference, differences, told, unknown_keys
 from tasks.analysis.compared_metrics import Frames, readings_of
 from tasks.analysis.comparison import Comparison, Metric, Readings, Rules, compare
 from tasks.analysis.wording import listed
@@ -15,7 +15,7 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two finished runs; `differing` are the keys that differ and were allowed to."""
+    """Two finished runs; `differing` are the values of keys that differ and were allowed to."""
 
     baseline: Manifest
     run: Manifest
@@ -33,6 +33,11 @@ class RunComparison:
     def names(self) -> tuple[str, str]:
         """Run ids of baseline and run."""
         return str(self.baseline["run_id"]), str(self.run["run_id"])
+
+    @property
+    def differing_told(self) -> list[str]:
+        """What differs in words, the first few values of each key."""
+        return told(self.differing)
 
     @property
     def is_valid(self) -> bool:
@@ -105,13 +110,18 @@ def _unpaired(before: Mapping[Metric, Readings], now: Mapping[Metric, Readings])
 
 
 def _of_units(metrics: Sequence[Comparison]) -> list[str]:
+    unbounded = [each.metric.name for each in metrics if not each.bounded]
+    notes = [
+        f"Error bounds of {listed(unbounded)} are not known of every batch: there is no interval, and the "
+        "change alone decides nothing."
+    ] if unbounded else []  # fmt: skip
     if any(each.by == "sizes" and each.units > 1 for each in metrics):
-        return [
+        notes.append(
             "One repeat: the sizes are the units, and a change that differs between sizes widens the "
             "interval; with repeats (deploy.repeats, boot.repeats) intervals are narrower."
-        ]
-    if metrics and all(each.units < 2 for each in metrics):
-        return [
+        )
+    elif metrics and all(each.units < 2 for each in metrics):
+        notes.append(
             "One batch of one repeat has no spread, so nothing is decided; measure repeats or more sizes."
-        ]
-    return []
+        )
+    return notes

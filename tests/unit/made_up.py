@@ -46,6 +46,7 @@ def vm_rows(stage: str, n: int, late: int, seen: tuple[str, ...]) -> list[dict[s
         if i >= n - late:
             times[-3:] = [None] * 3
         row = {f"{step}_s": t if step in seen else None for step, t in zip(steps, times, strict=True)}
+        row |= {f"{step}_error_s": None if row[f"{step}_s"] is None else 0.1 for step in steps}
         state = "timeout" if i >= n - late else "ok"
         rows.append(
             {

@@ -95,6 +95,21 @@ def test_no_interval_is_narrower_than_the_observers_error() -> None:
     assert found.decision == "undecided"
 
 
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_an_error_bound_that_is_not_known_is_no_zero(repeats: int) -> None:
+    unknown = {unit: reading._replace(error=None) for unit, reading in readings(1, repeats).items()}
+    slow = readings(2, repeats, factor=1.3)
+    found = one({**readings(1, repeats), (10, 1): unknown[10, 1]}, slow)
+    assert (found.decision, found.low, found.high, found.bounded) == ("undecided", None, None, False)
+    assert found.change == pytest.approx(0.3, abs=0.05)
+    assert one(readings(1, repeats), slow).decision == "regression"
+
+
+def test_a_limit_proves_a_regression_whatever_the_error_bounds() -> None:
+    usual = {unit: reading._replace(error=None) for unit, reading in values(5.0, 9.0, 17.0).items()}
+    assert one(usual, values(5.0, 9.0, None)).decision == "regression"
+
+
 def test_more_metrics_widen_every_interval() -> None:
     alone = one(readings(1), readings(2))
     others = {Metric(f"m{i}", "percentile", "s"): readings(i) for i in range(9)}

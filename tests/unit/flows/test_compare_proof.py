@@ -20,6 +20,7 @@ def test_another_seed_is_no_regression_and_a_slower_restore_is_one(tmp_path: Pat
     found = compare_runs(usual, same)
     assert found.regressions == []
     assert set(found.run["comparability"]) == set(KEYS)
+    assert set(found.run["comparability"]["vm"]) == {"cores", "memory_gib", "disk_gib", "network"}
     assert [key for key, value in found.run["comparability"].items() if value is None] == ["faults"]
     assert "deploy end to end" in compare_runs(usual, slow).regressions
 
