@@ -1,4 +1,4 @@
-"""`virtscale trend`: how end-to-end times went over the runs of a store."""
+"""`virtscale trend`: how times, IO and latencies went over the runs of a store."""
 
 import json
 
@@ -18,7 +18,7 @@ from tasks.trending import Trend, read_trend, write_trend
 @click.option("--last", type=click.IntRange(1), help="Only the latest runs, so many.")
 @json_option
 def trend(*, store: str, profile: str, last: int | None, as_json: bool) -> None:
-    """Follow end-to-end times over the finished runs of a store, and write a page with charts.
+    """Follow times, IO and latencies over the finished runs of a store, and write a page with charts.
 
     Runs are joined only while everything that decides their numbers is equal.
     """
@@ -28,7 +28,7 @@ def trend(*, store: str, profile: str, last: int | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(as_object(found, page)))
         return
-    series = followed(found.runs)
+    series = [each for each in followed(found.runs) if each.kind.unit == "s"]
     click.echo(table([headings(series), *table_rows(found.runs, series)], range(5, 5 + len(series))))
     click.echo()
     for answer in answers(found):
@@ -39,21 +39,21 @@ def trend(*, store: str, profile: str, last: int | None, as_json: bool) -> None:
 
 
 def answers(found: Trend) -> list[str]:
-    """One sentence per stage."""
+    """One sentence per number."""
     told = (trend_answer(found.runs, each) for each in followed(found.runs))
     return [each for each in told if each is not None]
 
 
 def as_object(found: Trend, page: str) -> dict[str, object]:
-    """The trend for machines: seconds, null beyond the limit."""
+    """The trend for machines; null is beyond the limit, what was not measured has no entry."""
     runs = [_run(each) for each in found.runs]
     return {"runs": runs, "left_out": found.left_out, "answers": answers(found), "page": page}
 
 
 def _run(run: TrendRun) -> dict[str, object]:
     names = ("run_id", "started_at", "profile", "world", "verdict", "group")
-    times = [
-        {**series._asdict(), "end_to_end_s": value, "limit_s": run.limits[series]}
+    values = [
+        {**series.kind._asdict(), "vms": series.size or None, "value": value, "limit_s": run.limits[series]}
         for series, value in run.values.items()
     ]
-    return {**{name: getattr(run, name) for name in names}, "differs": list(run.differs), "times": times}
+    return {**{name: getattr(run, name) for name in names}, "differs": list(run.differs), "values": values}

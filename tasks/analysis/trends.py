@@ -1,4 +1,4 @@
-"""PURE. Many runs in the order of time: one series per stage and size, from manifests and commit summaries.
+"""PURE. Many runs in the order of time: one series per number and size, from manifests and commit summaries.
 
 Only finished runs that measured something are in it. A point is the median over the run's repeats
 (nearest rank; one beyond its limit ranks last). Runs are joined by a line only while everything that
@@ -6,15 +6,14 @@ decides their numbers is equal; each such group has a number. What a run did not
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
 from tasks.analysis.comparability import differences
-from tasks.analysis.comparison_words import share_text
+from tasks.analysis.comparison_words import share_text, value_text
 from tasks.analysis.percentiles import nearest_rank
-from tasks.analysis.wording import duration_or_beyond, human_duration
 
 Manifest = Mapping[str, Any]
 Summary = Mapping[str, Any]
@@ -23,21 +22,44 @@ SECOND_OF = {"deploy": "delete", "boot": "stop"}
 """The stage that a summary also tells the end-to-end time of, as `<stage>_s`."""
 
 
-class Series(NamedTuple):
-    """What is followed: a stage's end-to-end time at one size."""
+STAGES = ("deploy", "delete", "boot", "stop", "io", "latency")
+END_TO_END = "end to end"
+_IO = {"iops": ("IOPS", "IOPS"), "p99_us": ("p99", "us")}
+"""Column of an io cell's summary to its name and unit."""
+
+
+class Kind(NamedTuple):
+    """A number that runs have: `deploy`, `end to end`, in `s`; `io`, `4 KiB read p99`, in `us`."""
 
     stage: str
+    what: str = END_TO_END
+    unit: str = "s"
+
+    @property
+    def title(self) -> str:
+        """`deploy end to end`, `IO 4 KiB read p99`, `longest latency of jitterdebugger`."""
+        if self.stage == "latency":
+            return f"longest latency of {self.what}"
+        return f"{'IO' if self.stage == 'io' else self.stage} {self.what}"
+
+
+class Series(NamedTuple):
+    """What is followed: a number at one size (VMs; 0 where it has none)."""
+
+    kind: Kind
     size: int
 
     @property
     def name(self) -> str:
         """`Deploy of 80 VMs`."""
-        return f"{self.stage.capitalize()} of {self.size:,} VMs"
+        title = self.kind.title.removesuffix(f" {END_TO_END}")
+        of = f" of {self.size:,} VMs" if self.size else ""
+        return f"{title[0].upper()}{title[1:]}{of}"
 
 
 @dataclass(frozen=True, slots=True)
 class TrendRun:
-    """One run. `values` are seconds, None beyond the limit; what was not measured has no entry.
+    """One run. `values` are in their series' unit, None beyond the limit; what was not measured has no entry.
 
     `group` numbers runs that may be compared, in the order of their first; `differs` are the keys in
     which the run differs from the latest.
@@ -80,24 +102,36 @@ def _trend_run(
         world=manifest["world"],
         verdict=manifest["verdict"],
         group=group,
-        differs=tuple(each.key for each in differences(latest, keys)),
+        differs=tuple(dict.fromkeys(each.key for each in differences(latest, keys))),
         values=values,
-        limits={series: limits[series.stage] for series in values},
+        limits={series: limits.get(series.kind.stage) for series in values},
     )
 
 
 def _measured(summaries: Sequence[Summary]) -> dict[Series, list[float | None]]:
-    """End-to-end times, one per repeat; None: beyond the limit."""
+    """Values, one per repeat; None: beyond the limit."""
     found: dict[Series, list[float | None]] = {}
-    for each in summaries:
-        stage, size = each.get("stage"), each.get("batch")
-        if stage not in SECOND_OF or size is None:
-            continue
-        found.setdefault(Series(stage, size), []).append(each["end_to_end_s"])
-        second = SECOND_OF[stage]
-        if f"{second}_s" in each:
-            found.setdefault(Series(second, size), []).append(each[f"{second}_s"])
+    for summary in summaries:
+        for series, value in _values(summary):
+            found.setdefault(series, []).append(value)
     return found
+
+
+def _values(summary: Summary) -> Iterator[tuple[Series, float | None]]:
+    """What one commit says: times of a batch, rate and tail of an io cell, or what a latency tool found."""
+    stage, size = summary.get("stage"), summary.get("batch")
+    if stage in SECOND_OF and size is not None:
+        yield Series(Kind(stage), size), summary["end_to_end_s"]
+        second = SECOND_OF[stage]
+        if f"{second}_s" in summary:
+            yield Series(Kind(second), size), summary[f"{second}_s"]
+    elif "iops" in summary:
+        vms, block_kib, pattern = str(summary["cell"]).split("-")
+        for column, (name, unit) in _IO.items():
+            if summary[column] is not None:
+                yield Series(Kind("io", f"{block_kib} KiB {pattern} {name}", unit), int(vms)), summary[column]
+    elif stage == "latency" and "segments" in summary and summary["max_us"] is not None:
+        yield Series(Kind("latency", summary["tool"], "us"), 0), summary["max_us"]
 
 
 def _limits(profile: Mapping[str, Any]) -> dict[str, float | None]:
@@ -107,14 +141,11 @@ def _limits(profile: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def followed(runs: Sequence[TrendRun]) -> list[Series]:
-    """The largest size of each stage in the latest run that measured it, in the order of the study."""
-    largest: dict[str, Series] = {}
+    """The largest size of each number in the latest run that measured it, in the order of the study."""
+    largest: dict[Kind, Series] = {}
     for run in runs:
-        of_run: dict[str, Series] = {}
-        for series in run.values:
-            of_run[series.stage] = max(series, of_run.get(series.stage, series))
-        largest |= of_run
-    return [largest[stage] for stage in ("deploy", "delete", "boot", "stop") if stage in largest]
+        largest |= {series.kind: series for series in sorted(run.values)}
+    return [largest[kind] for kind in sorted(largest, key=lambda kind: (STAGES.index(kind.stage), kind))]
 
 
 def trend_answer(runs: Sequence[TrendRun], series: Series) -> str | None:
@@ -124,14 +155,16 @@ def trend_answer(runs: Sequence[TrendRun], series: Series) -> str | None:
         return None
     latest = with_series[-1]
     now = latest.values[series]
-    text = f"{series.name}: {duration_or_beyond(now, latest.limits[series])} in {latest.run_id}"
+    unit, limit = series.kind.unit, latest.limits[series]
+    text = f"{series.name}: {value_text(now, limit, unit)} in {latest.run_id}"
     earlier = [run.values[series] for run in with_series[:-1] if _is_like(run, latest)]
     known = [value for value in earlier if value is not None]
     if not known:
         return f"{text}; no earlier valid run may be compared with it."
-    usual, low, high = median(known), min(known), max(known)
+    usual = median(known)
     runs_text = f"{len(known)} earlier comparable run{'s' if len(known) > 1 else ''}"
-    spread = f"{human_duration(usual)}, {human_duration(low)} to {human_duration(high)}"
+    middle, low, high = (value_text(value, limit, unit) for value in (usual, min(known), max(known)))
+    spread = f"{middle}, {low} to {high}"
     if now is None or not usual:
         return f"{text}; the median of {runs_text} is {spread}."
     return f"{text}, {share_text(now / usual - 1)} against the median of {runs_text} ({spread})."

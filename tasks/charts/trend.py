@@ -1,4 +1,4 @@
-"""PURE. One stage over many runs: a line per size, broken where runs may not be compared."""
+"""PURE. One number over many runs: a line per size, broken where runs may not be compared."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,34 +6,35 @@ from typing import Any
 
 import altair as alt
 
-from tasks.analysis.trends import TrendRun
-from tasks.analysis.wording import duration_or_beyond
+from tasks.analysis.comparison_words import value_text
+from tasks.analysis.trends import Kind, TrendRun
 from tasks.charts.look import BLUE, GREY, RED, STEP_COLOURS, Caption, data, seconds_axis, tips, titled
 
 _COLOURS = (BLUE, *(each for each in STEP_COLOURS if each not in {BLUE, "#F0E442"}))
+_UNITS = {"IOPS": "IOPS of all VMs", "us": "microseconds"}
 
 
-def trend_chart(runs: Sequence[TrendRun], stage: str, caption: Caption, answer: str) -> dict[str, Any]:
+def trend_chart(runs: Sequence[TrendRun], kind: Kind, caption: Caption, answer: str) -> dict[str, Any]:
     """A chart as a Vega-Lite document: its rows are put in last, Altair would check each for seconds.
 
     Filled points are valid runs, hollow ones are not; a triangle lies beyond the limit of its run.
     """
-    rows = [row for index, run in enumerate(runs, 1) for row in _rows(run, index, stage)]
-    times = [row["t_s"] for row in rows if row["t_s"] is not None]
+    rows = [row for index, run in enumerate(runs, 1) for row in _rows(run, index, kind)]
+    values = [row["value"] for row in rows if row["value"] is not None]
     x = alt.X(
         "index:Q",
         title="runs, oldest first",
         axis=alt.Axis(format="d", tickMinStep=1, grid=False),
         scale=alt.Scale(domain=[0.5, len(runs) * 1.05 + 0.5], nice=False),
     )
-    y = seconds_axis("t_s", times, "end to end (log scale)")
+    y = _axis(kind, values)
     sizes = sorted({row["vms"] for row in rows})
     scale = alt.Scale(domain=sizes, range=[_COLOURS[i % len(_COLOURS)] for i in range(len(sizes))])
-    colour = alt.Color("vms:O", title="VMs", scale=scale)
-    shown = tips("run", "started", "vms", "took", "verdict", "group")
+    colour = alt.Color("vms:O", title="VMs", scale=scale, legend=alt.Undefined if any(sizes) else None)
+    shown = tips("run", "started", "vms", "said", "verdict", "group")
     every = alt.Chart(alt.NamedData("runs"))
     base = every.transform_filter("!datum.beyond")
-    late = every.transform_filter("datum.beyond && datum.t_s !== null")
+    late = every.transform_filter("datum.beyond && datum.value !== null")
     valid, other = (base.transform_filter(f"datum.verdict {sign} 'valid'") for sign in ("===", "!=="))
     layers = [
         base.mark_line(strokeWidth=1.5).encode(x, y, color=colour, detail="line:N"),
@@ -42,31 +43,46 @@ def trend_chart(runs: Sequence[TrendRun], stage: str, caption: Caption, answer: 
         late.mark_point(shape="triangle-up", filled=True, size=110, color=RED, opacity=1).encode(
             x, y, tooltip=shown
         ),
-        every.transform_filter(f"datum.index === {len(runs)}")
-        .mark_text(align="left", dx=8)
-        .encode(x, y, text=alt.Text("vms:Q", format=",")),
+        *([_names(every, len(runs)).encode(x, y)] if kind.unit == "s" else []),
         alt.Chart(data(_breaks(runs))).mark_rule(color=GREY, strokeDash=[4, 3]).encode(alt.X("index:Q")),
     ]
-    chart = titled(layers, f"{stage.capitalize()}: end to end, run by run", caption, answer).to_dict()
+    title = f"{kind.title[0].upper()}{kind.title[1:]}, run by run"
+    chart = titled(layers, title, caption, answer).to_dict(validate=False)
     return {**chart, "datasets": {**chart.get("datasets", {}), "runs": rows}}
 
 
-def _rows(run: TrendRun, index: int, stage: str) -> list[dict[str, Any]]:
+def _names(every: alt.Chart, last: int) -> alt.Chart:
+    """Sizes beside the latest run; io and latencies lie too close together for that."""
+    latest = every.transform_filter(f"datum.index === {last}").mark_text(align="left", dx=8)
+    chart: alt.Chart = latest.encode(text=alt.Text("vms:Q", format=","))
+    return chart
+
+
+def _axis(kind: Kind, values: Sequence[float]) -> alt.Y:
+    if kind.unit == "s":
+        return seconds_axis("value", values, f"{kind.what} (log scale)")
+    known = [value for value in values if value > 0] or [1.0]
+    scale = alt.Scale(type="log", domain=[min(known) / 1.5, max(known) * 1.5], nice=False)
+    title = f"{_UNITS[kind.unit]} (log scale)"
+    return alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format="~s", labelOverlap="greedy"))
+
+
+def _rows(run: TrendRun, index: int, kind: Kind) -> list[dict[str, Any]]:
     return [
         {
             "index": index,
             "run": run.run_id,
             "started": run.started_at[:16].replace("T", " "),
             "vms": series.size,
-            "t_s": run.limits[series] if value is None else value,
+            "value": run.limits[series] if value is None else value,
             "beyond": value is None,
-            "took": duration_or_beyond(value, run.limits[series]),
+            "said": value_text(value, run.limits[series], kind.unit),
             "verdict": run.verdict,
             "group": run.group,
             "line": f"{series.size} {run.group}",
         }
         for series, value in run.values.items()
-        if series.stage == stage
+        if series.kind == kind
     ]
 
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tasks.analysis.trends import Series, TrendRun, followed, trend_answer
-from tasks.analysis.wording import duration_or_beyond, listed
+from tasks.analysis.comparison_words import value_text
+from tasks.analysis.trends import END_TO_END, Series, TrendRun, followed, trend_answer
+from tasks.analysis.wording import listed
 from tasks.charts.look import Caption
 from tasks.charts.trend import trend_chart
 from tasks.report.page import rendered
@@ -18,7 +19,9 @@ def trend_page(runs: Sequence[TrendRun], left_out: int, where: str) -> str:
     caption = Caption(listed(worlds), where)
     series = followed(runs)
     answers = {each: trend_answer(runs, each) or "" for each in series}
-    charts = {f"chart-{each.stage}": trend_chart(runs, each.stage, caption, answers[each]) for each in series}
+    charts = {
+        f"chart-{_anchor(each)}": trend_chart(runs, each.kind, caption, answers[each]) for each in series
+    }
     return rendered(
         "trend.html.j2",
         charts,
@@ -27,11 +30,15 @@ def trend_page(runs: Sequence[TrendRun], left_out: int, where: str) -> str:
         where=where,
         runs=runs,
         left_out=left_out,
-        sections=[(each.stage, each.name, answers[each]) for each in series],
+        sections=[(_anchor(each), each.kind.title, answers[each]) for each in series],
         headings=headings(series),
         rows=[_cells(run, series) for run in runs],
         csv=csv_uri(_frame(runs)),
     )
+
+
+def _anchor(series: Series) -> str:
+    return series.kind.title.lower().replace(" ", "-")
 
 
 def headings(series: Sequence[Series]) -> tuple[str, ...]:
@@ -42,8 +49,15 @@ def headings(series: Sequence[Series]) -> tuple[str, ...]:
         "profile",
         "verdict",
         "differs from the latest in",
-        *(f"{s.stage} {s.size:,}" for s in series),
+        *map(_heading, series),
     )
+
+
+def _heading(series: Series) -> str:
+    """`deploy 6,000`, `IO 4 KiB read p99 2,064`, `jitterdebugger`."""
+    kind = series.kind
+    title = kind.what if kind.stage == "latency" else kind.title.removesuffix(f" {END_TO_END}")
+    return f"{title} {series.size:,}" if series.size else title
 
 
 def table_rows(runs: Sequence[TrendRun], series: Sequence[Series]) -> list[tuple[str, ...]]:
@@ -70,7 +84,7 @@ def _facts(run: TrendRun) -> tuple[str, ...]:
 def _value(run: TrendRun, series: Series) -> str:
     if series not in run.values:
         return NOT_OBSERVED
-    return duration_or_beyond(run.values[series], run.limits[series])
+    return value_text(run.values[series], run.limits[series], series.kind.unit)
 
 
 def _frame(runs: Sequence[TrendRun]) -> pl.DataFrame:
@@ -80,9 +94,9 @@ def _frame(runs: Sequence[TrendRun]) -> pl.DataFrame:
             "started_at": run.started_at,
             "verdict": run.verdict,
             "group": run.group,
-            "stage": series.stage,
-            "batch": series.size,
-            "end_to_end_s": value,
+            **series.kind._asdict(),
+            "vms": series.size or None,
+            "value": value,
             "limit_s": run.limits[series],
         }
         for run in runs

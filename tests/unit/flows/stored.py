@@ -69,8 +69,27 @@ def store_run(folder: Path, run_id: str, *, factor: float = 1.0, late: int = 0, 
             for table, found in rows.items():
                 attempt.add(table, found)
             attempt.commit(_summary(rows["batches"], stage, after))
+    for cell, summary in {**io_summaries(factor), **latency_summaries(factor)}.items():
+        results.begin(cell).commit(summary)
     results.close()
     write_manifest(store, run_id, manifest(run_id, **changes))
+
+
+def io_summaries(factor: float) -> dict[Cell, dict[str, Any]]:
+    """Of one cell at two sizes, as the io stage commits them, and of one that gave no result."""
+    cells: dict[str, dict[str, float | None]] = {
+        "24-4-read": {"iops": 2_621_440.0 / factor, "p99_us": 400.0 * factor},
+        "48-4-read": {"iops": 2_621_440.0 / factor, "p99_us": 800.0 * factor},
+        "24-64-write": {"iops": None, "p99_us": None},
+    }
+    return {Cell("io", name): {"stage": "io", "cell": name, **numbers} for name, numbers in cells.items()}
+
+
+def latency_summaries(factor: float) -> dict[Cell, dict[str, Any]]:
+    """Of a segment and of all of them, as the latency stage commits them."""
+    segment = {"stage": "latency", "tool": "jitterdebugger", "segment": 1, "max_us": 54.0 * factor}
+    whole = {"stage": "latency", "tool": "jitterdebugger", "segments": 1, "max_us": 54.0 * factor}
+    return {Cell("latency", "jitterdebugger-1"): segment, Cell("latency", "jitterdebugger"): whole}
 
 
 def _rows(frames: Any, table: str, which: tuple[str, str, int], scale: float) -> list[dict[str, Any]]:

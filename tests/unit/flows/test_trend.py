@@ -45,9 +45,44 @@ def test_the_latest_is_set_against_valid_comparable_runs_only(virtscale: Call, s
 def test_what_never_finished_is_null_with_its_limit(virtscale: Call, store: Path) -> None:
     found = json.loads(virtscale("trend", "--store", str(store), "--json").out)
     run = next(each for each in found["runs"] if each["run_id"] == "b")
-    (boot,) = [each for each in run["times"] if (each["stage"], each["size"]) == ("boot", 80)]
-    assert (boot["end_to_end_s"], boot["limit_s"]) == (None, 7200.0)
+    (boot,) = [each for each in run["values"] if (each["stage"], each["vms"]) == ("boot", 80)]
+    assert (boot["value"], boot["unit"], boot["limit_s"]) == (None, "s", 7200.0)
     assert "> 2 h" in virtscale("trend", "--store", str(store)).out
+
+
+def test_io_and_latency_are_followed_by_cell_and_tool(virtscale: Call, store: Path) -> None:
+    found = json.loads(virtscale("trend", "--store", str(store), "--json").out)
+    io = [
+        "IO 4 KiB read IOPS of 48 VMs: 2,184,533 IOPS in c, -16.7 % against",
+        "IO 4 KiB read p99 of 48 VMs: 960",
+    ]
+    latency = "Longest latency of jitterdebugger: 64.8 us in c, +20.0 % against the median of 1 earlier"
+    assert [each.partition(" of ")[0] for each in found["answers"][:4]] == [
+        "Deploy",
+        "Delete",
+        "Boot",
+        "Stop",
+    ]
+    for said, begins in zip(found["answers"][4:], [*io, latency], strict=True):
+        assert said.startswith(begins)
+    run = next(each for each in found["runs"] if each["run_id"] == "a")
+    assert [
+        (each["what"], each["unit"], each["vms"]) for each in run["values"] if each["stage"] == "latency"
+    ] == [("jitterdebugger", "us", None)]
+
+
+def test_a_cell_without_a_result_is_a_gap_and_no_number(virtscale: Call, store: Path) -> None:
+    found = json.loads(virtscale("trend", "--store", str(store), "--json").out)
+    assert not [each for run in found["runs"] for each in run["values"] if "64 KiB" in each["what"]]
+
+
+def test_every_number_has_its_chart(virtscale: Call, store: Path) -> None:
+    virtscale("trend", "--store", str(store))
+    page = (store / "reports/trend.html").read_text()
+    for anchor in ("deploy-end-to-end", "io-4-kib-read-iops", "longest-latency-of-jitterdebugger"):
+        assert f'href="#{anchor}"' in page
+        assert f'<section id="{anchor}">' in page
+        assert f'"chart-{anchor}":' in page
 
 
 def test_the_page_needs_no_network(virtscale: Call, store: Path) -> None:
