@@ -1,5 +1,6 @@
 """Stages of a virtual cluster side by side: processes take the steps, this one hands them out and tells.
 
+While a process takes a step, this one does for it what it asks of a store that only one may have open.
 A process dies with this one, and does not hear the terminal's Ctrl-C: this one passes it on, so that
 each is told once for every time the user pressed it.
 """
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -21,6 +23,8 @@ from flows.cost import peak_rss_mib
 from flows.lanes import Lane, Leg, by_work
 from flows.steps import Step
 from infra.errors import StageError, VirtscaleError
+from infra.results.lending import Ask, Reply, borrowed, lent_address, replied
+from infra.results.port import ObjectStore
 from tasks.run import RunRequest
 
 END_LIMIT_S = 10.0
@@ -41,7 +45,8 @@ class Answer(NamedTuple):
 class StepProcess:
     """A process that takes steps, one at a time."""
 
-    def __init__(self, runner: StepRunner) -> None:
+    def __init__(self, runner: StepRunner, store: ObjectStore) -> None:
+        self._store = store
         context = multiprocessing.get_context("spawn")
         self._steps, steps = context.Pipe()
         self._life, life = context.Pipe()
@@ -49,7 +54,9 @@ class StepProcess:
         self.cleans = False
         """It takes away what the run left: that is what a first Ctrl-C asks for."""
         self._ready = False
-        self._process = context.Process(target=serve, args=(runner, steps, life), daemon=True)
+        self._process = context.Process(
+            target=serve, args=(runner, lent_address(store), steps, life), daemon=True
+        )
         with _deaf():
             self._process.start()
         steps.close()
@@ -66,7 +73,9 @@ class StepProcess:
             self._wait_until_ready()
             self.cleans = step.stage == "clean"
             self._steps.send((request, step))
-            answer: Answer = self._steps.recv()
+            while isinstance(said := self._steps.recv(), Ask):
+                self._steps.send(replied(self._store, said))
+            answer: Answer = said
         except (EOFError, OSError) as error:
             raise StageError(f"{step.label}: its process ended; run the same command again") from error
         self.peak_rss_mib, self.ended_s = answer.peak_rss_mib, time.monotonic()
@@ -105,18 +114,29 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def serve(runner: StepRunner, steps: Connection, life: Connection) -> None:
-    """Take steps until nobody sends any more."""
+def serve(runner: StepRunner, store: str, steps: Connection, life: Connection) -> None:
+    """Take steps until nobody sends any more; the store of that address is asked for, "": there is none."""
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_die_with, args=(life,), daemon=True).start()
     try:
         steps.send(None)
-        while True:
-            request, step = steps.recv()
-            steps.send(_answer(runner, request, step))
+        with borrowed(store, partial(_exchange, steps)):
+            # A reply that comes so late is of a call that was interrupted.
+            while True:
+                asked = steps.recv()
+                if not isinstance(asked, Reply):
+                    steps.send(_answer(runner, *asked))
     except (EOFError, OSError, KeyboardInterrupt):
         return
+
+
+def _exchange(steps: Connection, ask: Ask) -> Reply:
+    steps.send(ask)
+    while True:
+        reply: Reply = steps.recv()
+        if reply.number == ask.number:
+            return reply
 
 
 def _answer(runner: StepRunner, request: RunRequest, step: Step) -> Answer:
@@ -141,11 +161,11 @@ HERE = ("report",)
 class SideBySide:
     """Some processes for the lanes of a run; `at` is the step of the first error."""
 
-    def __init__(self, processes: int, runner: StepRunner) -> None:
+    def __init__(self, processes: int, runner: StepRunner, store: ObjectStore) -> None:
         self.at: Step | None = None
         self._stopping = False
         self._runner = runner
-        self._processes = [StepProcess(runner) for _ in range(processes)]
+        self._processes = [StepProcess(runner, store) for _ in range(processes)]
 
     @property
     def peak_rss_mib(self) -> float:
@@ -219,9 +239,9 @@ class SideBySide:
 
 
 @contextmanager
-def side_by_side(processes: int, runner: StepRunner) -> Iterator[SideBySide | None]:
+def side_by_side(processes: int, runner: StepRunner, store: ObjectStore) -> Iterator[SideBySide | None]:
     """Processes for a run, started at once: they load while the run is prepared. None for 0 processes."""
-    beside = SideBySide(processes, runner) if processes else None
+    beside = SideBySide(processes, runner, store) if processes else None
     try:
         yield beside
     finally:

@@ -23,6 +23,12 @@ def cell_prefix(cell: Cell) -> str:
     return f"{cell.stage}-{cell.cell}-{cell.repeat}-"
 
 
+def attempt_of(key: str) -> str:
+    """The attempt that a part, a state or a commit belongs to, by its key; of other keys just a name."""
+    name = key.rpartition("/")[2]
+    return name.rpartition("-")[0] if name.endswith(".parquet") else name.partition(".")[0]
+
+
 def commit_key(run_id: str, cell: Cell, attempt: int) -> str:
     """The key whose existence makes an attempt visible."""
     return f"_commits/{run_id}/{attempt_name(cell, attempt)}.json"

@@ -17,6 +17,7 @@ from typing import Literal
 import orjson
 
 from infra.errors import StoreError
+from infra.results.commits import attempt_of
 from infra.results.folder import store_errors
 
 Kind = Literal["put", "put_new", "delete"]
@@ -26,7 +27,8 @@ Kind = Literal["put", "put_new", "delete"]
 class Write:
     """One write. `writer` marks a conditional one, so that it is known again after our own death.
 
-    `kept`: it has an entry on the disk. `done`: the store has answered; `won` is what it said.
+    `kept`: it has an entry on the disk. `awaited`: somebody waits for it. `done`: the store has answered;
+    `won` is what it said.
     """
 
     number: int
@@ -34,8 +36,14 @@ class Write:
     key: str
     writer: str = field(default_factory=lambda: secrets.token_hex(8))
     kept: bool = False
+    awaited: bool = False
     done: bool = False
     won: bool = True
+
+    @property
+    def attempt(self) -> str:
+        """The attempt that it is a part of."""
+        return attempt_of(self.key)
 
     @property
     def decides(self) -> bool:

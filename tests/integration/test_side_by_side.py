@@ -15,6 +15,7 @@ from flows.side_by_side import SideBySide, StepRunner
 from flows.steps import Step
 from flows.study import conduct
 from infra.errors import StageError
+from infra.results.folder import open_folder
 from tasks.profile import load_profile
 from tasks.run import RunRequest
 
@@ -95,7 +96,7 @@ def waits_for(path: Path) -> None:
 
 
 def test_the_first_error_is_raised_and_the_other_lane_interrupted(tmp_path: Path) -> None:
-    beside = SideBySide(2, partial(takes, str(tmp_path)))
+    beside = SideBySide(2, partial(takes, str(tmp_path)), open_folder(tmp_path / "store"))
     try:
         with pytest.raises(StageError, match="deploy 1: no"):
             walk(beside, tmp_path)
@@ -108,12 +109,14 @@ def test_the_first_error_is_raised_and_the_other_lane_interrupted(tmp_path: Path
 PARENT = """
 import sys
 from functools import partial
+from pathlib import Path
 from flows.side_by_side import SideBySide
 from flows.steps import Step
+from infra.results.folder import open_folder
 from tasks.run import RunRequest
 from tests.integration.test_side_by_side import takes
 if __name__ == "__main__":
-    beside = SideBySide(1, partial(takes, sys.argv[1]))
+    beside = SideBySide(1, partial(takes, sys.argv[1]), open_folder(Path(sys.argv[1])))
     beside.walk([[Step("boot", "1")]], lambda step, where: where(RunRequest(run_id="r"), step))
 """
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from flows import lanes
+from flows.study import conduct
 from infra.errors import StoreError
 from infra.results.commits import read_commits
 from infra.results.manifest import read_manifest
@@ -17,7 +19,9 @@ from infra.results.open import open_store
 from infra.results.read import scan
 from infra.rgw import daemons
 from infra.rgw.configuration import Gateway
+from tasks.profile import load_profile
 from tasks.records import TABLES
+from tasks.run import RunRequest
 from tests.real.rgw import bucket, gateway
 from tests.store.contract import MakeStore, ObjectStoreContract, ResultsContract
 
@@ -123,3 +127,19 @@ def test_a_gateway_that_dies_in_a_run_and_comes_back_costs_nothing(gateway: Gate
 def _has_deployed(store: str) -> bool:
     commits = read_commits(open_store(store, writable=False), "r")
     return any(each.cell.stage == "deploy" for each in commits)
+
+
+def test_stages_side_by_side_store_what_one_process_does_in_a_folder(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "SMALL_VMS", 0)
+    profile = load_profile("smoke", [f"stages={STAGES}"])
+    addresses = {"1": str(tmp_path / "folder"), "2": f"s3://{bucket}/lanes"}
+    for count, address in addresses.items():
+        monkeypatch.setenv("VIRTSCALE_PROCESSES", count)
+        conduct(RunRequest(run_id="same", profile=profile, store=address, cluster="virtual:fast", seed=3))
+    local, remote = (open_store(address) for address in addresses.values())
+    parts = [key for key in local.keys("") if key.endswith(".parquet")]
+    assert [key for key in remote.keys("") if key.endswith(".parquet")] == parts
+    assert [key for key in parts if remote.get(key) != local.get(key)] == []
+    assert not list((tmp_path / "state").rglob("outbox*"))

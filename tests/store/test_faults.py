@@ -3,6 +3,8 @@
 import ssl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import pytest
 
 from infra import settings
 from infra.errors import InUse, StageError, StoreAway, StoreError
-from infra.results import s3, uploads
+from infra.results import s3, sending
 from infra.results.commits import run_folders
+from infra.results.lending import LentStore, lent_address, replied
 from infra.results.open import open_store, spool_folder
+from infra.results.port import Cell
 from infra.results.run_results import open_results
 from infra.results.s3 import S3Store
 from infra.results.s3_client import parse_address
@@ -42,7 +46,7 @@ def proxy(broken_way: Proxy, moto_bucket: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("VIRTSCALE_S3_TIMEOUT_S", "2")
     monkeypatch.setenv("VIRTSCALE_S3_AWAY_S", "2")
     monkeypatch.setattr(s3, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(uploads, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(sending, "FIRST_PAUSE_S", 0.05)
     return broken_way
 
 
@@ -290,3 +294,41 @@ def test_what_another_process_committed_meanwhile_is_not_overwritten(
     assert len(read(store)) == 2
     with uploading(store, "r", FOLDERS, lambda line: None):
         pass
+
+
+def test_a_lent_store_is_the_one_of_who_uploads(store: S3Store) -> None:
+    with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
+        address = lent_address(uploads_)
+        lent = LentStore(address, partial(replied, uploads_))
+        assert [lent.put_new("k", body) for body in (b"first", b"second")] == [True, False]
+        lent.put("_states/r/s", b"state")
+        assert (lent.get("k"), lent.get("none"), lent.keys("_states/r/")) == (b"first", None, ["_states/r/s"])
+        lent.delete("_states/r/s")
+        assert uploads_.keys("_states/r/") == []
+        assert lent.address("k") == uploads_.address("k")
+    assert store.get("k") == b"first"
+
+
+def test_of_a_lent_store_errors_are_the_same(store: S3Store, proxy: Proxy) -> None:
+    with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
+        lent = LentStore(lent_address(uploads_), partial(replied, uploads_))
+        proxy.plan = always(Answer(403, "AccessDenied"))
+        with pytest.raises(StoreError, match="access denied"):
+            lent.get("k")
+        proxy.plan = always(PASS)
+
+
+def test_a_lane_that_loses_its_attempt_gives_way_alone(store: S3Store, tmp_path: Path) -> None:
+    """Two attempts are written at once, and another machine has a part of one of them."""
+    with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
+        lanes = [open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool") for _ in range(2)]
+        mine, theirs = (lane.begin(Cell("deploy", size)) for lane, size in zip(lanes, "12", strict=True))
+        store.put("vm_deploys/run_id=r/deploy-2-1-1-0.parquet", b"of another machine")
+        for attempt in (mine, theirs):
+            attempt.add("vm_deploys", deploys(2))
+        with ThreadPoolExecutor(2) as pool:
+            lost, won = pool.submit(theirs.commit, {}), pool.submit(mine.commit, {})
+            assert won.result().cell.cell == "1"
+            with pytest.raises(InUse, match="another process committed deploy 2 attempt 1 of run r first"):
+                lost.result()
+    assert store.keys("_commits/r/") == ["_commits/r/deploy-1-1-1.json"]
