@@ -25,13 +25,13 @@ from infra.guests.none import NoGuests
 from infra.guests.port import Guests
 from infra.guests.programs.io import IoPrograms
 from infra.guests.programs.latency import LatencyPrograms
+from infra.guests.ssh.folder import key_folder
 from infra.guests.ssh.settings import SshSettings, stated_address
 from infra.guests.virtual import VirtualGuests
 from infra.results.manifest import nonce_of
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Results
 from infra.results.run_results import open_results
-from infra.settings import state_dir
 
 if TYPE_CHECKING:
     from infra.cluster.real.adapter import KubernetesCluster
@@ -246,7 +246,7 @@ def _live_guests(spec: WorldSpec, cluster: "KubernetesCluster", runner: asyncio.
             raise GuestError(f"guest {vm}: {error}") from error
         return stated_address(settings, found.get("status") or {})
 
-    guests = SshGuests(settings, state_dir() / "ssh" / spec.run_id, find)
+    guests = SshGuests(settings, key_folder(spec.run_id), find)
     try:
         yield guests
     finally:

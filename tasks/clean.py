@@ -68,6 +68,7 @@ async def clean(world: World, copy: str = "0") -> dict[str, Any]:
     await _volumes_gone(world, ledger)
     for where in places:
         deleted["Namespace"] = deleted.get("Namespace", 0) + await _remove_namespace(world, ledger, where)
+    world.guests.forget()
     summary = {"stage": STAGE, **{kind: count for kind, count in deleted.items() if count}}
     attempt.commit(summary, state=world.runtime.state())
     return summary

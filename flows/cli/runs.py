@@ -10,6 +10,7 @@ import click
 from flows.cli.options import json_option, store_option, yes_option
 from flows.cli.text import table
 from infra.errors import ProfileError, StoreError
+from infra.guests.ssh.folder import forget_keys, key_folder
 from infra.results.lock import is_at_work, only_process
 from infra.results.manifest import check_run_id, read_manifest, read_manifests
 from infra.results.open import open_store
@@ -63,6 +64,7 @@ def delete(
         if not yes:
             ask(run_id, address)
         gone = delete_run(opened, run_id, TABLES)
+        forget_keys(key_folder(run_id))
     click.echo(f"run {run_id}: {gone} objects deleted from {address}")
 
 

@@ -53,6 +53,9 @@ class NoGuests:
     def disarm(self) -> None:
         """Nothing to stop."""
 
+    def forget(self) -> None:
+        """Nothing was kept."""
+
     async def run(self, vm: str, command: str, timeout_s: float) -> bytes:
         """Nothing can be run: always GuestError."""
         raise _unreachable(vm)

@@ -74,6 +74,10 @@ class Guests(Protocol):
         """Stop probing; ends `answers`."""
         ...
 
+    def forget(self) -> None:
+        """No guest of the run is left: drop what was kept on this machine to reach them."""
+        ...
+
     async def run(self, vm: str, command: str, timeout_s: float) -> bytes:
         """Run a command as an authenticated user, return its standard output; GuestError."""
         ...

@@ -127,6 +127,9 @@ class VirtualGuests:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def forget(self) -> None:
+        """Nothing was kept."""
+
     async def run(self, vm: str, command: str, timeout_s: float) -> bytes:
         """Run a command line (split as a shell splits it); a program that is not installed does nothing.
 

@@ -125,6 +125,20 @@ def test_the_key_and_the_host_keys_are_private_files(tmp_path: Path) -> None:
     assert modes == {"key": 0o600, "host_keys": 0o600}
 
 
+def test_keys_are_made_when_a_guest_is_and_go_when_none_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+
+    async def use(guests: SshGuests) -> None:
+        assert not folder.exists()
+        first = guests.cloud_init("vm-1")
+        assert [path.name for path in folder.iterdir()] == ["key"]
+        guests.forget()
+        assert not folder.exists()
+        assert guests.cloud_init("vm-1") != first
+
+    with_guests(folder, use)
+
+
 @pytest.mark.usefixtures("served")
 def test_a_host_key_that_changed_is_found(tmp_path: Path) -> None:
     async def again(guests: SshGuests) -> None:

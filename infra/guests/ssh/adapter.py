@@ -6,14 +6,16 @@ import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
-from infra.errors import GuestError
+from infra.errors import GuestError, InvalidRun
 from infra.guests.port import Answer, Target
 from infra.guests.ssh import cloud_init, login
+from infra.guests.ssh.folder import forget_keys
 from infra.guests.ssh.keys import HostKeys, ensure_key, public_line
 from infra.guests.ssh.knocking import Knocker, stay_alive
 from infra.guests.ssh.probe import Probe
@@ -33,16 +35,7 @@ class SshGuests:
     steps: tuple[str, ...] = ("tcp_open", "ssh_banner", "ssh_ready")
 
     def __init__(self, settings: SshSettings, folder: Path, find: Find) -> None:
-        self._settings, self._find = settings, find
-        self._login = login.Login(
-            settings.user,
-            ensure_key(folder),
-            HostKeys(folder / "host_keys"),
-            settings.login_timeout_s,
-            settings.command_timeout_s,
-        )
-        self._public_key = public_line(self._login.key)
-        self._options = login.options_of(self._login)
+        self._settings, self._folder, self._find = settings, folder, find
         self._probes: dict[str, Probe] = {}
         self._knocker: Knocker | None = None
         self._waiting: deque[tuple[Probe, socket.socket]] = deque()
@@ -53,6 +46,21 @@ class SshGuests:
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._pumping: asyncio.Task[None] | None = None
+
+    @cached_property
+    def _login(self) -> login.Login:
+        """Made when a guest is made or reached: who only cleans or reports leaves no key behind."""
+        return login.Login(
+            self._settings.user,
+            ensure_key(self._folder),
+            HostKeys(self._folder / "host_keys"),
+            self._settings.login_timeout_s,
+            self._settings.command_timeout_s,
+        )
+
+    @cached_property
+    def _options(self) -> asyncssh.SSHClientConnectionOptions:
+        return login.options_of(self._login)
 
     @property
     def assigned(self) -> bool:
@@ -67,19 +75,23 @@ class SshGuests:
     def cloud_init(self, vm: str) -> CloudInit | None:
         """What the guest of a VM that is made now must be told to be reached."""
         self._login.host_keys.forget(vm)
-        return cloud_init.cloud_init(self._settings, vm, self._public_key)
+        return cloud_init.cloud_init(self._settings, vm, public_line(self._login.key))
 
     def address_in(self, status: dict[str, Any]) -> str:
         """The address that a VMI's status states for the interface in use."""
         return stated_address(self._settings, status)
 
     def check_room(self, vms: int) -> None:
-        """Make sure that this machine, and the run's CIDR, have room for so many guests.
+        """Make sure that this machine, and the run's CIDR, have room for so many guests, and the run a key.
 
         Raises:
-            InvalidRun: too few file descriptors, ports, places for neighbours, or addresses.
+            InvalidRun: too few file descriptors, ports, places for neighbours, or addresses; no key.
         """
         check_room(vms, self._settings.cidr)
+        try:
+            ensure_key(self._folder)
+        except GuestError as error:
+            raise InvalidRun(str(error)) from error
         if self.assigned:
             assigned_address(self._settings, f"vm-{vms}")
 
@@ -243,6 +255,13 @@ class SshGuests:
             connection.abort()
         self._connections.clear()
         self._addresses.clear()
+
+    def forget(self) -> None:
+        """Drop connections and keys: no guest of the run is left."""
+        self._drop_connections()
+        forget_keys(self._folder)
+        for made in ("_login", "_options"):
+            self.__dict__.pop(made, None)
 
     async def close(self) -> None:
         """Close every connection, and wait until that is done."""

@@ -1,8 +1,11 @@
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 from infra import manifests
 from infra.cluster.kinds import NAMESPACE, VM
 from infra.cluster.port import Object, Ref, Scope
+from infra.cluster.virtual.runtime import VirtualCluster
 from infra.errors import NotFound
 from infra.manifests import NONCE, RUN_LABEL, Mark
 from infra.results.port import Cell
@@ -91,3 +94,19 @@ async def _absent(world: World, name: str) -> bool:
 def test_clean_of_a_run_that_made_nothing_does_nothing(open_virtual: OpenWorld) -> None:
     with open_virtual() as world:
         assert world.run(clean(world)) == {"stage": "clean"}
+
+
+def test_the_way_to_the_guests_is_forgotten_when_none_is_left(
+    open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[int] = []
+
+    async def run(world: World) -> None:
+        await boot_batch(world, PROFILE, 2)
+        await clean(world)
+
+    with open_virtual() as world:
+        inside = cast(VirtualCluster, world.runtime).server.store
+        monkeypatch.setattr(world.guests, "forget", lambda: left.append(len(list(inside.objects(VM)))))
+        world.run(run(world))
+    assert left == [0]
