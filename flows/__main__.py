@@ -22,6 +22,7 @@ VERBS = {
     "profile": "profiles",
     "doctor": "doctor",
     "cluster": "cluster",
+    "roles": "roles",
     "serve": "serve",
     "prefect": "prefect",
 }

@@ -1,4 +1,4 @@
-"""`python -m flows.reference`: docs/reference from the code; `--check` only says whether it is up to date."""
+"""`python -m flows.reference`: docs/reference and the roles' files from the code; `--check` only looks."""
 
 import json
 import sys
@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from flows.__main__ import EXIT_CODES, VERBS, virtscale
+from flows.role_files import FOLDER as ROLE_FOLDER
+from flows.role_files import files as role_files
 from infra import errors
 from infra.explain import keys
 from tasks.knobs import Knob, catalogue
@@ -189,17 +191,22 @@ PAGES = {
 }
 
 
+def texts() -> dict[Path, str]:
+    """Every file that is written from the code."""
+    pages = {FOLDER / name: GENERATED + make() for name, make in PAGES.items()}
+    return pages | {ROLE_FOLDER / name: text for name, text in role_files().items()}
+
+
 def stale_pages() -> list[str]:
-    """Pages that are missing or say something else than the code."""
-    current = {name: path.read_text() if (path := FOLDER / name).is_file() else "" for name in PAGES}
-    return [name for name, make in PAGES.items() if current[name] != GENERATED + make()]
+    """Files that are missing or say something else than the code."""
+    return [path.name for path, text in texts().items() if not path.is_file() or path.read_text() != text]
 
 
 def write_pages() -> None:
-    """Write every page."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, make in PAGES.items():
-        (FOLDER / name).write_text(GENERATED + make())
+    """Write every file."""
+    for path, text in texts().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -209,7 +216,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     stale = stale_pages()
     if stale:
-        print(f"docs/reference: {', '.join(stale)} not up to date; run make docs", file=sys.stderr)
+        print(f"{', '.join(stale)} not up to date; run make docs", file=sys.stderr)
     return 1 if stale else 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from infra.cluster.kinds import DATA_VOLUME, NAMESPACE, PVC, VM, Kind
 from infra.cluster.port import Object, Ref, ref_of
 from infra.errors import NotFound, StageError
-from infra.manifests import ROOT_DISK, RUN_LABEL, Mark, namespace
+from infra.manifests import LENT_LABEL, ROOT_DISK, RUN_LABEL, Mark, namespace
 from infra.results.port import Attempt
 from infra.world import World
 from tasks.requests import create_ours, is_marked, resent
@@ -62,18 +62,23 @@ def _known(ledger: Ledger, kind: Kind, where: str, name: str) -> set[str] | None
     return uids
 
 
+def is_lent(namespace: Object) -> bool:
+    """Whether a namespace that is not ours may be used, by a label that its owner set."""
+    return (namespace["metadata"].get("labels") or {}).get(LENT_LABEL) == "true"
+
+
 async def ensure_namespace(world: World, attempt: Attempt, name: str) -> None:
-    """Make sure that a namespace of ours exists.
+    """Make sure that a namespace exists which is ours, or lent to us.
 
     Raises:
-        StageError: it exists and is not ours.
+        StageError: it is somebody else's, or is being deleted.
     """
     ref = Ref(NAMESPACE, "", name)
     found = await find(world, ref)
     if found is None:
         intend(world, attempt, [ref])
         await create_ours(world, namespace(name, mark_of(world, "run")))
-    elif not is_marked(world, found):
+    elif not is_marked(world, found) and not is_lent(found):
         raise StageError(f"{ref} exists and is not of run {world.run_id}: name another one in the profile")
     elif "deletionTimestamp" in found["metadata"]:
         raise StageError(f"{ref} is being deleted: wait until it is gone, then run again")

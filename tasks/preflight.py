@@ -5,7 +5,7 @@ serve is skipped, which is said. The canary clone needs the golden image and is 
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from infra import manifests
@@ -16,39 +16,32 @@ from infra.cluster.kinds import (
     MACHINE_CONFIG_POOL,
     NAMESPACE,
     NODE,
-    POD,
-    PV,
-    PVC,
-    ROLE,
-    ROLE_BINDING,
     SNAPSHOT,
     SNAPSHOT_CLASS,
-    SNAPSHOT_CONTENT,
     STORAGE_CLASS,
     STORAGE_PROFILE,
-    SUBJECT_ACCESS_REVIEW,
     VM,
     VMI,
-    VOLUME_ATTACHMENT,
     Kind,
 )
 from infra.cluster.port import Object, Ref, Scope
 from infra.errors import ClusterError, Forbidden, Invalid, InvalidRun, NotFound
 from infra.results.port import Cell
 from infra.world import World
+from tasks.access import denied, named
 from tasks.capacity import fit, largest_batch
 from tasks.golden_image import IMAGE, root_disk, sources_of
 from tasks.latency_vms import realtime_vm
 from tasks.nodes import is_ready, need_of, rooms
-from tasks.ownership import find, mark_of
+from tasks.ownership import find, is_lent, mark_of
 from tasks.profile import Profile
 from tasks.provisioning import machine_of
 from tasks.quiesce import PROBE_KEY, api_answer_s
 from tasks.requests import is_marked, resent
+from tasks.rights import QUOTA
 
 STAGE = "preflight"
 REALTIME_LABEL = "kubevirt.io/realtime=true"
-QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,72 +99,34 @@ def _line(world: World, finding: Finding) -> str:
     return f"cluster {cluster}: {finding.name}: {needed}{finding.found}{hint}"
 
 
-async def _versions(world: World, _profile: Profile) -> list[Finding]:
-    await resent(world, lambda: world.cluster.list(Scope(NAMESPACE), limit=1))
+async def _versions(world: World, profile: Profile) -> list[Finding]:
+    await find(world, Ref(NAMESPACE, "", profile.namespace))
     found = ", ".join(f"{what} {version}" for what, version in sorted(world.versions.items()))
     return [Finding("API reachable", "ok", found or "answers")]
 
 
-async def _kinds_served(world: World, _profile: Profile) -> list[Finding]:
+async def _kinds_served(world: World, profile: Profile) -> list[Finding]:
     findings = []
     for kind in (VM, VMI, DATA_VOLUME, DATA_SOURCE, SNAPSHOT):
         try:
-            await resent(world, lambda kind=kind: world.cluster.list(Scope(kind), limit=1))  # type: ignore[misc]
+            scope = Scope(kind, profile.namespace)
+            await resent(world, lambda scope=scope: world.cluster.list(scope, limit=1))  # type: ignore[misc]
         except NotFound:
             hint = "install KubeVirt, CDI and the CSI snapshot controller"
             findings.append(Finding(f"{kind.plural} served", "failed", "not served", kind.api_version, hint))
     return findings or [Finding("kinds served", "ok", "VirtualMachines, DataVolumes, VolumeSnapshots")]
 
 
-SUBRESOURCES = replace(VM, group="subresources.kubevirt.io")
-"""How access to start and stop is granted: verb update in a group of its own."""
-
-
 async def _rights(world: World, profile: Profile) -> list[Finding]:
-    where, golden = profile.namespace, profile.golden_namespace
-    wanted = [
-        ("create", NAMESPACE, "", ""),
-        ("delete", NAMESPACE, "", ""),
-        *((verb, VM, "", where) for verb in ("create", "delete", "get", "list", "watch", "patch")),
-        *(("update", SUBRESOURCES, verb, where) for verb in ("start", "stop")),
-        *((verb, kind, "", where) for kind in (VMI, DATA_VOLUME, PVC, POD) for verb in ("list", "watch")),
-        *((verb, PV, "", "") for verb in ("list", "watch")),
-        *(("list", kind, "", "") for kind in (SNAPSHOT_CONTENT, VOLUME_ATTACHMENT)),
-        *(
-            (verb, kind, "", golden)
-            for kind in (DATA_VOLUME, SNAPSHOT, DATA_SOURCE)
-            for verb in ("create", "delete")
-        ),
-        ("create", DATA_VOLUME, "source", golden),
-        *(("create", kind, "", golden) for kind in (ROLE, ROLE_BINDING) if golden != where),
-        ("list", NODE, "", ""),
-    ]
-    denied = [text for each in wanted if (text := await _denied(world, each))]
-    if denied:
-        hint = "grant them, or run as somebody who has them"
-        return [Finding("rights", "failed", f"denied: {', '.join(denied)}", f"{len(wanted)} rights", hint)]
-    return [Finding("rights", "ok", f"all {len(wanted)} allowed")]
-
-
-async def _denied(world: World, wanted: tuple[str, Kind, str, str]) -> str:
-    verb, kind, subresource, where = wanted
-    attributes = {
-        "verb": verb,
-        "group": kind.group,
-        "resource": kind.plural,
-        "subresource": subresource,
-        "namespace": where,
-    }
-    review = {
-        "apiVersion": SUBJECT_ACCESS_REVIEW.api_version,
-        "kind": SUBJECT_ACCESS_REVIEW.kind,
-        "metadata": {},
-        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
-    }
-    answer = await resent(world, lambda: world.cluster.create(review))
-    if (answer.get("status") or {}).get("allowed"):
-        return ""
-    return f"{verb} {kind.plural}{'/' + subresource if subresource else ''}{' in ' + where if where else ''}"
+    missing, asked = await denied(world, profile)
+    hint = "grant them (virtscale roles prints them), or run as somebody who has them"
+    needed = [named(right) for right in missing if not right.optional]
+    if needed:
+        return [Finding("rights", "failed", f"denied: {', '.join(needed)}", f"{asked} rights", hint)]
+    if missing:
+        found = f"denied, and done without: {', '.join(map(named, missing))}"
+        return [Finding("rights", "warning", found, f"{asked} rights", hint)]
+    return [Finding("rights", "ok", f"all {asked} allowed")]
 
 
 async def _storage_class(world: World, profile: Profile) -> list[Finding]:
@@ -217,10 +172,10 @@ async def _namespaces(world: World, profile: Profile) -> list[Finding]:
     findings = []
     for key, name in (("namespace", profile.namespace), ("golden_namespace", profile.golden_namespace)):
         found = await find(world, Ref(NAMESPACE, "", name))
-        ours = found is not None and is_marked(world, found)
-        whose = "absent" if found is None else "this run's" if ours else _whose(found)
+        usable = found is None or is_marked(world, found) or is_lent(found)
+        whose = "absent" if found is None else _whose(world, found)
         status, hint = "ok", ""
-        if found is not None and not ours:
+        if found is not None and not usable:
             status, hint = "failed", f"set {key} to another name{_and_clean(found)}"
         findings.append(
             Finding(f"namespace {name}", status, whose, "absent or this run's" if hint else "", hint)
@@ -232,7 +187,11 @@ def _run_of(obj: Object) -> str:
     return str((obj["metadata"].get("labels") or {}).get(manifests.RUN_LABEL, ""))
 
 
-def _whose(obj: Object) -> str:
+def _whose(world: World, obj: Object) -> str:
+    if is_marked(world, obj):
+        return "this run's"
+    if is_lent(obj):
+        return "lent"
     run = _run_of(obj)
     return f"it belongs to run {run}" if run else "it is somebody else's"
 
