@@ -8,7 +8,7 @@ import polars as pl
 from infra.errors import NotComparable, StoreError
 from infra.results.manifest import read_manifest
 from infra.results.port import ObjectStore
-from infra.results.read import scan
+from infra.results.read import scan_tables
 from tasks.analysis.comparability import refusal
 from tasks.analysis.compared_metrics import TABLES_READ
 from tasks.analysis.run_comparison import RunComparison, compared
@@ -48,7 +48,7 @@ def _read(store: ObjectStore, run_id: str) -> tuple[Mapping[str, Any], dict[str,
         raise NotComparable(f"run {run_id} is not finished; go on with virtscale run --run-id {run_id}")
     if manifest["verdict"] is None:
         raise NotComparable(f"run {run_id} measured nothing; compare runs with deploy, boot, io or latency")
-    return manifest, {table: scan(store, run_id, table, TABLES[table]) for table in TABLES_READ}
+    return manifest, scan_tables(store, run_id, {table: TABLES[table] for table in TABLES_READ})
 
 
 def write_comparison(store: ObjectStore, found: RunComparison) -> str:

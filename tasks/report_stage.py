@@ -2,24 +2,30 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from infra.errors import StoreError
+from infra.results.commits import read_commits
 from infra.results.manifest import read_manifest
+from infra.results.open import open_store, spool_folder
 from infra.results.port import Cell, ObjectStore
-from infra.results.read import last_complete, scan
-from infra.results.run_results import ENDED_AT
-from infra.world import World
+from infra.results.read import last_complete, scan_tables
+from infra.results.run_results import ENDED_AT, open_results
 from tasks.analysis.latency import judged_segments
 from tasks.analysis.verdicts import worst
 from tasks.records import TABLES
-from tasks.run import RunRequest
+
+if TYPE_CHECKING:
+    from tasks.run import RunRequest
 
 CELL = Cell("report", "0", 1)
-JUDGED = ("batches", "io_cells", "latency_runs")
+JUDGED = {name: TABLES[name] for name in ("batches", "io_cells", "latency_runs")}
+SHOWN = {name: schema for name, schema in TABLES.items() if name not in {"runs", "objects", "io_histograms"}}
+"""What a report is made of; those left out are as many rows as all the others together."""
 
 
 def report_key(run_id: str) -> str:
@@ -28,13 +34,13 @@ def report_key(run_id: str) -> str:
 
 
 def read_frames(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
-    """Every table of a run, last complete attempts only; a table without rows is an empty frame."""
-    return {table: scan(store, run_id, table, schema) for table, schema in TABLES.items()}
+    """The tables of a report, last complete attempts only; one without rows is an empty frame."""
+    return scan_tables(store, run_id, SHOWN)
 
 
 def measured_tables(store: ObjectStore, run_id: str) -> dict[str, pl.DataFrame]:
     """The tables that hold verdicts, last complete attempts only."""
-    return {table: scan(store, run_id, table, TABLES[table]) for table in JUDGED}
+    return scan_tables(store, run_id, JUDGED)
 
 
 def judged(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -58,13 +64,18 @@ def rebuild_report(store: ObjectStore, run_id: str) -> str:
     Raises:
         StoreError: the store has no such run.
     """
+    manifest, frames = _manifest(store, run_id), read_frames(store, run_id)
+    verdict, reasons = run_verdict(judged(frames))
+    return _write(store, frames, manifest | {"verdict": verdict, "reasons": reasons})
+
+
+def _write(store: ObjectStore, frames: Mapping[str, pl.DataFrame], manifest: dict[str, Any]) -> str:
     # Imported here: charts are large, and what measures need not carry them.
     from tasks.report import build_report
 
-    manifest, frames = _manifest(store, run_id), read_frames(store, run_id)
-    manifest["verdict"], manifest["reasons"] = run_verdict(judged(frames))
-    store.put(report_key(run_id), build_report(frames, manifest).encode())
-    return store.address(report_key(run_id))
+    key = report_key(manifest["run_id"])
+    store.put(key, build_report(frames, manifest).encode())
+    return store.address(key)
 
 
 def write_pictures(store: ObjectStore, run_id: str) -> list[str]:
@@ -91,34 +102,48 @@ def _manifest(store: ObjectStore, run_id: str) -> dict[str, Any]:
     return manifest
 
 
-def write_report(world: World, request: RunRequest) -> dict[str, Any]:
-    """The report stage: commit the run's own row where something was measured, then write the report."""
-    store = world.results.store
-    verdict, reasons = run_verdict(judged(measured_tables(store, request.run_id)))
+def write_report(request: "RunRequest") -> dict[str, Any]:
+    """The report stage: commit the run's own row where something was measured, then write the report.
+
+    It needs the results alone: a report is written although the cluster is gone.
+
+    Raises:
+        StoreError: the store has no such run, or cannot be written.
+    """
+    store, run_id = open_store(request.store), request.run_id
+    manifest, frames = _manifest(store, run_id), read_frames(store, run_id)
+    verdict, reasons = run_verdict(judged(frames))
     summary = {"verdict": verdict, "reasons": reasons}
     if verdict is not None:
-        attempt = world.results.begin(CELL)
-        attempt.add("runs", [_row(world, request, summary) | {"finished_at": _finished_at(world)}])
+        row = _row(request, manifest, _finished_at(store, manifest))
+        _commit(store, manifest, row, summary)
+    return {**summary, "report": _write(store, frames, manifest | summary)}
+
+
+def _commit(
+    store: ObjectStore, manifest: Mapping[str, Any], row: dict[str, Any], summary: dict[str, Any]
+) -> None:
+    run_id = manifest["run_id"]
+    opened = open_results(store, run_id, manifest["world"], TABLES, spool_folder(store, run_id))
+    with closing(opened) as results:
+        attempt = results.begin(CELL)
+        attempt.add("runs", [{**row, **summary}])
         attempt.commit(summary)
-    return {**summary, "report": rebuild_report(store, request.run_id)}
 
 
-def _finished_at(world: World) -> datetime:
-    """When the last measured stage was done, by the clock of the copy of the cluster that it worked on."""
-    done = last_complete(world.results.commits())
+def _finished_at(store: ObjectStore, manifest: Mapping[str, Any]) -> datetime | None:
+    """When the last measured stage was done, by the clock of its world; None: not known."""
+    done = last_complete(read_commits(store, manifest["run_id"]))
     ends = [each.summary.get(ENDED_AT) for each in done if each.cell.stage not in ("report", "clean")]
-    return max((datetime.fromisoformat(end) for end in ends if end), default=world.clock.wall())
+    return max((datetime.fromisoformat(end) for end in ends if end), default=None)
 
 
-def _row(world: World, request: RunRequest, summary: dict[str, Any]) -> dict[str, Any]:
+def _row(request: "RunRequest", manifest: Mapping[str, Any], finished_at: datetime | None) -> dict[str, Any]:
     """The run in the clock of its world: what is real (its start, its cost) is in the manifest."""
-    manifest = read_manifest(world.results.store, request.run_id)
-    if manifest is None:
-        raise StoreError(f"run {request.run_id}: its manifest is gone from the store")
     return {
         "started_at": datetime.fromisoformat(manifest["world_started_at"]),
+        "finished_at": finished_at,
         "cluster": request.cluster,
-        **summary,
         "profile": json.dumps(request.profile.model_dump(mode="json"), sort_keys=True),
         "versions": json.dumps(manifest["versions"], sort_keys=True),
     }

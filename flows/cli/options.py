@@ -1,13 +1,12 @@
 """Options that several verbs share, and what they mean."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flows.study import refused
-from infra.cluster.virtual.description import load_description
-from tasks.profile import Profile, load_profile, with_stages
+if TYPE_CHECKING:
+    from tasks.profile import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,13 +60,16 @@ def profile_options(command: F) -> F:
     return command
 
 
-def resolved_profile(name: str, sets: Sequence[str], stages: str | None, cluster: str = "") -> Profile:
+def resolved_profile(name: str, sets: Sequence[str], stages: str | None, cluster: str = "") -> "Profile":
     """The profile that the options ask for; how many golden sources a cluster's file says goes before it.
 
     Raises:
         ProfileError: one of them is wrong.
         InvalidRun: the description of the virtual cluster is wrong.
     """
+    # Imported here: verbs that only read results do without profiles.
+    from tasks.profile import load_profile, with_stages
+
     profile = load_profile(name, [*sources_of(cluster), *sets])
     if stages is None:
         return profile
@@ -79,6 +81,10 @@ def sources_of(cluster: str) -> list[str]:
     kind, _, preset = cluster.partition(":")
     if kind != "virtual" or not preset:
         return []
+    # Imported here: verbs that only read results do without clusters.
+    from flows.study import refused
+    from infra.cluster.virtual.description import load_description
+
     with refused():
         sources = load_description(preset).golden_sources
     return [f"golden_image.sources={sources}"] if sources else []

@@ -1,7 +1,7 @@
 """Reading results: only what a commit names, checked against it, typed by the schema of today."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -29,16 +29,34 @@ def scan(
     Raises:
         StoreError: a part is gone or damaged, or was written by a newer version.
     """
+    commits = read_commits(store, run_id)
+    chosen = last_complete(commits) if which == "last_complete" else commits
+    return _frame(store, run_id, chosen, (table, schema))
+
+
+def scan_tables(
+    store: ObjectStore, run_id: str, schemas: Mapping[str, pa.Schema]
+) -> dict[str, "pl.DataFrame"]:
+    """Several tables of a run, last complete attempts only, each as `scan` gives it; commits are read once.
+
+    Raises:
+        StoreError: a part is gone or damaged, or was written by a newer version.
+    """
+    chosen = last_complete(read_commits(store, run_id))
+    return {name: _frame(store, run_id, chosen, (name, schema)) for name, schema in schemas.items()}
+
+
+def _frame(
+    store: ObjectStore, run_id: str, commits: Iterable[Commit], of: tuple[str, pa.Schema]
+) -> "pl.DataFrame":
     # Imported here: what only measures needs no frames, and is one of several processes.
     import polars as pl
 
-    commits = read_commits(store, run_id)
-    chosen = last_complete(commits) if which == "last_complete" else commits
-    parts = {part[0]: part for commit in chosen for part in commit.parts.get(table, [])}
+    table, schema = of
+    parts = {part[0]: part for commit in commits for part in commit.parts.get(table, [])}
     bodies = fetch(store, list(parts))
     tables = [_conformed(store, parts[key], schema, body) for key, body in bodies]
-    whole = pa.concat_tables([schema.empty_table(), *tables])
-    frame = pl.DataFrame(whole)
+    frame = pl.DataFrame(pa.concat_tables([schema.empty_table(), *tables]))
     return frame.select(pl.lit(run_id, pl.String).alias("run_id"), *frame.columns)
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tasks.profile import Limits
 from tasks.records import VERDICTS
+
+if TYPE_CHECKING:
+    from tasks.profile import Limits
 
 INVALIDATING = frozenset({"clone_fallback", "clock_skew"})
 """Codes after which the batch measured something else than what it says; any other code degrades."""
@@ -46,7 +49,7 @@ class BatchFacts:
     other: tuple[tuple[str, str], ...] = ()
 
 
-def verdict(facts: BatchFacts, limits: Limits) -> tuple[str, list[str]]:
+def verdict(facts: BatchFacts, limits: "Limits") -> tuple[str, list[str]]:
     """The verdict of a batch and its reasons, `code: detail`, codes as in DESIGN.md (Clocks, 6)."""
     found = [
         *_vm_reasons(facts),
@@ -70,7 +73,7 @@ def _grade(code: str) -> str:
     return "invalid" if code in INVALIDATING else "degraded"
 
 
-def _vm_grade(facts: BatchFacts, limits: Limits) -> str:
+def _vm_grade(facts: BatchFacts, limits: "Limits") -> str:
     not_ok = facts.n - facts.n_ok
     if not_ok > facts.n * limits.vm_not_ok_invalid_share:
         return "invalid"
@@ -87,7 +90,7 @@ def _vm_reasons(facts: BatchFacts) -> Iterator[tuple[str, str]]:
     yield "vm_not_ok", ", ".join([f"{count} of {facts.n:,} {state}", *more])
 
 
-def _observer_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, str]]:
+def _observer_reasons(facts: BatchFacts, limits: "Limits") -> Iterator[tuple[str, str]]:
     if facts.longest_watch_gap_s > limits.watch_gap_s:
         yield "watch_gap", f"longest {facts.longest_watch_gap_s:.1f} s (limit {limits.watch_gap_s:g} s)"
     if _rate_missed(facts, limits):
@@ -98,14 +101,14 @@ def _observer_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, 
         yield "throttled", f"{facts.throttled_requests:,} of {facts.requests:,} requests answered 429"
 
 
-def _rate_missed(facts: BatchFacts, limits: Limits) -> bool:
+def _rate_missed(facts: BatchFacts, limits: "Limits") -> bool:
     if facts.asked_rate_per_s is None or facts.n < 2:
         return False
     achieved = facts.achieved_rate_per_s
     return achieved is None or achieved < facts.asked_rate_per_s * (1 - limits.rate_missed_share)
 
 
-def _api_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, str]]:
+def _api_reasons(facts: BatchFacts, limits: "Limits") -> Iterator[tuple[str, str]]:
     if facts.longest_outage_s > limits.api_unavailable_s:
         yield (
             "api_unavailable",
@@ -121,7 +124,7 @@ def _api_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, str]]
         yield "connection_lost", f"{facts.connections_lost:,} watch connections broke"
 
 
-def _cluster_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, str]]:
+def _cluster_reasons(facts: BatchFacts, limits: "Limits") -> Iterator[tuple[str, str]]:
     if len(facts.nodes_lost) > limits.nodes_lost:
         yield "node_lost", _some(facts.nodes_lost)
     if facts.clone_failures > limits.clones_failed:
@@ -137,7 +140,7 @@ def _cluster_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, s
         yield "not_quiescent", "the cluster was not quiet within the limit"
 
 
-def _stranger_reasons(facts: BatchFacts, limits: Limits) -> Iterator[tuple[str, str]]:
+def _stranger_reasons(facts: BatchFacts, limits: "Limits") -> Iterator[tuple[str, str]]:
     if facts.foreign_changes > limits.foreign_changes:
         yield "foreign_change", f"{facts.foreign_changes:,} of our objects changed by somebody else"
     if facts.foreign_pods > limits.foreign_pods:
