@@ -17,6 +17,8 @@ INSTALL := pip install --quiet --require-hashes --requirement requirements.lock
 # make test JOBS=0 runs them in one process; PYTEST_ARGS='-k deploy' chooses.
 JOBS ?= 2
 PYTEST_ARGS ?=
+# make prove-compare PROOF_ARGS='--store FOLDER' keeps its runs there and goes on with them when it was stopped.
+PROOF_ARGS ?=
 # make bench-ssh END_POINTS='1000 30' is a smaller one: how many, over how many seconds.
 END_POINTS ?= 6000 60
 
@@ -106,7 +108,7 @@ test-api: testbed-build ## the tests that need that API server (they start one o
 	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
 
 prove-compare: $(READY) ## 200 equal pairs of runs raise no false alarms, a 10 % slower restore is found (writes docs/compare-proof.md)
-	@$(BIN)/python -m tests.benchmarks.prove_compare
+	@$(BIN)/python -m tests.benchmarks.prove_compare $(PROOF_ARGS)
 
 prove-kills: $(READY) ## 20 runs killed with -9 and resumed equal an undisturbed one
 	@$(BIN)/python -m tests.benchmarks.prove_kills

@@ -1,9 +1,11 @@
 """`make prove-compare`: how often `compare` cries wolf, and how often it finds a restore that is 10 % slower.
 
 Runs the pipeline in process on the virtual cluster, compares pairs of runs as the command does, writes
-docs/compare-proof.md and exits with 1 when a proof fails. With --store a stopped proof goes on.
+docs/compare-proof.md and exits with 1 when a proof fails. With --store a stopped proof goes on, unless the
+code has changed since its first run.
 """
 
+import hashlib
 import multiprocessing
 import os
 import sys
@@ -102,6 +104,17 @@ def found_slower(store: Path, pairs: Sequence[Pair], what: str) -> Proof:
     )
 
 
+def check_code(store: Path) -> None:
+    """Runs of other code prove nothing about this one: a store belongs to the code that began it."""
+    root, mark = Path(__file__).parents[2], store / "code.sha256"
+    sources = sorted(path for folder in ("flows", "tasks", "infra") for path in (root / folder).rglob("*.py"))
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    if not mark.exists():
+        mark.write_text(code, encoding="utf-8")
+    if mark.read_text(encoding="utf-8") != code:
+        raise click.ClickException(f"{store} holds runs of other code; name another folder, or remove it")
+
+
 def measure(store: Path, plans: Iterable[Plan], processes: int) -> None:
     """Run everything that the store does not have."""
     todo = list(dict.fromkeys(plans))
@@ -169,6 +182,7 @@ def main(aa: int, slow: int, store: str | None, processes: int, path: str) -> No
     """Prove the rates of false alarms and of regressions found."""
     same, slower = aa_pairs(aa), slow_pairs(slow)
     with folder(store) as where:
+        check_code(where)
         measure(where, [plan for pair in interleaved(same, slower) for plan in pair], processes)
         repeated = repeated_aa_pairs(slower)
         proofs = [
