@@ -29,6 +29,7 @@ from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
 from infra.results.port import ObjectStore
 from infra.results.read import check_parts, last_complete
+from infra.results.summaries import write_summaries
 from infra.results.uploads import upload_cost, uploading
 from infra.settings import processes
 from infra.world import open_world
@@ -243,6 +244,7 @@ def finish(store: ObjectStore, manifest: Manifest) -> Outcome:
     """Write the verdict and the end into the manifest, and return what there is to say."""
     outcome = outcome_of(store, manifest)
     manifest |= {"finished_at": now(), "verdict": outcome.verdict, "reasons": list(outcome.reasons)}
+    manifest |= write_summaries(store, manifest["run_id"])
     write_manifest(store, manifest["run_id"], manifest)
     return outcome
 

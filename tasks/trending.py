@@ -1,20 +1,25 @@
-"""The trend of a store: manifests and commits are read, no part of any table."""
+"""The trend of a store: two objects are read for each run that is shown, no part of any table.
 
+Of runs that an older version finished, the commits are read instead of the second one.
+"""
+
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from infra.errors import NotComparable
-from infra.results.commits import read_commits
-from infra.results.manifest import read_manifests
+from infra.results.manifest import latest_manifests, read_manifests
 from infra.results.port import ObjectStore
-from infra.results.read import last_complete
+from infra.results.summaries import read_summaries
 from tasks.analysis.trends import TrendRun, trend
 from tasks.report.trend_page import trend_page
 
 KEY = "reports/trend.html"
 
+Manifest = Mapping[str, Any]
+
 
 class Trend(NamedTuple):
-    """Runs, oldest first; how many are not finished or measured nothing."""
+    """Runs, oldest first; how many others (since the first, if older ones are not shown) are not finished."""
 
     runs: list[TrendRun]
     left_out: int
@@ -26,18 +31,25 @@ def read_trend(store: ObjectStore, profile: str = "", last: int = 0) -> Trend:
     Raises:
         NotComparable: the store has no such run that is finished.
     """
-    manifests = [each for each in read_manifests(store).values() if profile in {"", each["profile"]["name"]}]
-    finished = [each for each in manifests if each["finished_at"] is not None and each["verdict"] is not None]
-    chosen = sorted(finished, key=lambda each: (each["started_at"], each["run_id"]))[-last:]
+
+    def is_of_profile(manifest: Manifest) -> bool:
+        return profile in {"", manifest["profile"]["name"]}
+
+    def is_wanted(manifest: Manifest) -> bool:
+        return is_of_profile(manifest) and _is_finished(manifest)
+
+    known = latest_manifests(store, last, is_wanted) if last else list(read_manifests(store).values())
+    chosen = sorted(filter(is_wanted, known), key=lambda each: (each["started_at"], each["run_id"]))[-last:]
     if not chosen:
         what = f" of profile {profile}" if profile else ""
         raise NotComparable(f"store {store.address('')}: no finished run{what} (virtscale runs lists them)")
-    runs = trend([(each, _summaries(store, each["run_id"])) for each in chosen])
-    return Trend(runs, len(manifests) - len(finished))
+    since = chosen[0]["started_at"] if last else ""
+    left_out = [m for m in known if is_of_profile(m) and not _is_finished(m) and m["started_at"] >= since]
+    return Trend(trend(list(read_summaries(store, chosen))), len(left_out))
 
 
-def _summaries(store: ObjectStore, run_id: str) -> list[dict[str, Any]]:
-    return [dict(commit.summary) for commit in last_complete(read_commits(store, run_id))]
+def _is_finished(manifest: Manifest) -> bool:
+    return manifest["finished_at"] is not None and manifest["verdict"] is not None
 
 
 def write_trend(store: ObjectStore, found: Trend, where: str) -> str:

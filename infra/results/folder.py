@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from infra.errors import StoreError
@@ -87,6 +88,15 @@ class FolderStore:
         with store_errors(self.root, "read"):
             found = [self._key(path) for path in _files(self._path(folder))]
         return sorted(key for key in found if key.startswith(prefix))
+
+    def written(self, prefix: str) -> list[tuple[datetime, str]]:
+        """All keys that start with `prefix`, each with when it was written last, oldest first."""
+        found: list[tuple[datetime, str]] = []
+        for key in self.keys(prefix):
+            # Another process may be deleting it.
+            with suppress(FileNotFoundError):
+                found.append((datetime.fromtimestamp(self._path(key).stat().st_mtime, UTC), key))
+        return sorted(found)
 
     def delete(self, key: str) -> None:
         """Remove the file; no error when it is gone already."""

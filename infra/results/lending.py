@@ -5,6 +5,7 @@ So there is one outbox, one order of writes and one view of what is stored, howe
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from infra.errors import StageError, VirtscaleError
@@ -82,6 +83,11 @@ class LentStore:
     def keys(self, prefix: str) -> list[str]:
         """All keys that start with `prefix`, sorted."""
         found: list[str] = self._ask("keys", prefix)
+        return found
+
+    def written(self, prefix: str) -> list[tuple[datetime, str]]:
+        """All keys that start with `prefix`, each with when it was written last, oldest first."""
+        found: list[tuple[datetime, str]] = self._ask("written", prefix)
         return found
 
     def delete(self, key: str) -> None:

@@ -3,6 +3,7 @@
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
@@ -17,6 +18,9 @@ SCHEMA = 1
 """The version of manifests that this version writes; it reads older ones, too."""
 _FOLDER = "_manifests/"
 _ABSENT = object()
+AT_A_TIME = 8
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""How much later by its own clock a machine may begin a run than the store's clock says."""
 OBJECTS = "objects"
 """The table of what a run set out to create."""
 
@@ -69,7 +73,7 @@ def read_manifests(
     found: dict[str, dict[str, Any]] = {}
     for key, body in fetch(store, [key for key in store.keys(_FOLDER) if key.endswith(".json")]):
         manifest = None if body is None else _parsed(body)
-        run_id = key.removeprefix(_FOLDER).removesuffix(".json")
+        run_id = _run_of(key)
         if manifest is None or manifest.get("run_id") != run_id:
             tell(f"{store.address(key)} is not shown: a damaged manifest, or none")
         elif _is_newer(manifest):
@@ -77,6 +81,32 @@ def read_manifests(
         else:
             found[run_id] = manifest
     return found
+
+
+def latest_manifests(
+    store: ObjectStore, count: int, wanted: Callable[[Mapping[str, Any]], bool]
+) -> list[dict[str, Any]]:
+    """The manifests of the `count` wanted runs that began last, and others that were looked at for them.
+
+    They are read from the one that was written last on: a manifest is never written before its run began,
+    so most of a large store is not read. What cannot be read is passed over.
+    """
+    found: list[dict[str, Any]] = []
+    written = store.written(_FOLDER)[::-1]
+    for at in range(0, len(written), AT_A_TIME):
+        began = sorted((each["started_at"] for each in found if wanted(each)), reverse=True)[:count]
+        newest_left = written[at][0] + CLOCKS_DIFFER
+        if len(began) == count and datetime.fromisoformat(began[-1]) > newest_left:
+            break
+        for key, body in fetch(store, [key for _, key in written[at : at + AT_A_TIME]]):
+            manifest = None if body is None else _parsed(body)
+            if manifest is not None and manifest.get("run_id") == _run_of(key) and not _is_newer(manifest):
+                found.append(manifest)
+    return found
+
+
+def _run_of(key: str) -> str:
+    return key.removeprefix(_FOLDER).removesuffix(".json")
 
 
 def _is_newer(manifest: Mapping[str, Any]) -> bool:

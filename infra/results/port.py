@@ -6,6 +6,7 @@ Layout (DESIGN.md, Results), keys relative to the store:
     _commits/<id>/<stage>-<cell>-<repeat>-<attempt>.json                  what makes parts visible
     _states/<id>/<stage>-<cell>-<repeat>-<attempt>.json.zst               virtual cluster after it
     _manifests/<id>.json                                                  the run
+    _summaries/<id>.json                                                  its summaries, when it has ended
     reports/<id>/report.html
 
 A batch is visible when its commit exists, wholly or not at all: the commit is the one
@@ -14,6 +15,7 @@ conditional put. Readers look at commits only, never at the folder of a table.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 Row = Mapping[str, Any]
@@ -45,6 +47,10 @@ class ObjectStore(Protocol):
 
     def keys(self, prefix: str) -> list[str]:
         """All keys that start with `prefix`, sorted."""
+        ...
+
+    def written(self, prefix: str) -> list[tuple[datetime, str]]:
+        """All keys that start with `prefix`, each with when it was written last, oldest first."""
         ...
 
     def delete(self, key: str) -> None:

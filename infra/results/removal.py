@@ -8,7 +8,7 @@ from infra.results.manifest import check_run_id, manifest_key
 from infra.results.open import spool_folder
 from infra.results.port import ObjectStore
 
-DOCUMENTS = ("_tuning/", "_ledger/")
+DOCUMENTS = ("_summaries/", "_tuning/", "_ledger/")
 """Folders that hold one document per run, besides its manifest."""
 
 

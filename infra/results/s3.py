@@ -9,8 +9,9 @@ import random
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -136,14 +137,11 @@ class S3Store:
 
     def keys(self, prefix: str) -> list[str]:
         """All keys that start with `prefix`, sorted, however many; names with a leading dot are left out."""
-        found: list[str] = []
-        token: dict[str, str] = {}
-        while True:
-            page = self._sent(partial(self._page, prefix, token), "LIST")
-            found += [item["Key"].removeprefix(self.prefix) for item in page.get("Contents", [])]
-            if not page.get("IsTruncated"):
-                return sorted(key for key in found if not _is_hidden(key))
-            token = {"ContinuationToken": page["NextContinuationToken"]}
+        return sorted(key for _, key in self._listed(prefix))
+
+    def written(self, prefix: str) -> list[tuple[datetime, str]]:
+        """All keys that start with `prefix`, each with when it was written last, oldest first."""
+        return sorted(self._listed(prefix))
 
     def delete(self, key: str) -> None:
         """Remove the object; no error when it is gone already."""
@@ -186,6 +184,18 @@ class S3Store:
                 "so two writers would overwrite each other; "
                 "use a store that honours it (Ceph RGW 16 or later, AWS), or a folder"
             )
+
+    def _listed(self, prefix: str) -> Iterator[tuple[datetime, str]]:
+        token: dict[str, str] = {}
+        while True:
+            page = self._sent(partial(self._page, prefix, token), "LIST")
+            for item in page.get("Contents", []):
+                key = item["Key"].removeprefix(self.prefix)
+                if not _is_hidden(key):
+                    yield item["LastModified"], key
+            if not page.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def _page(self, prefix: str, token: dict[str, Any]) -> dict[str, Any]:
         self._count("LIST")

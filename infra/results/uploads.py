@@ -8,6 +8,7 @@ order, as soon as the store answers again.
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from infra.results.active import ACTIVE
@@ -116,6 +117,10 @@ class UploadingStore:
                 )
         with self._looking:
             return sorted(key for key in self._listed[folder] if key.startswith(prefix))
+
+    def written(self, prefix: str) -> list[tuple[datetime, str]]:
+        """As the store itself: what waits is not in it."""
+        return self.remote.written(prefix)
 
     def delete(self, key: str) -> None:
         """Remove, in a while; no error when it is gone already."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
 
@@ -93,6 +94,13 @@ class ObjectStoreContract:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda name: store.put(name, b""), names))
         assert store.keys("many/") == names
+
+    def test_it_tells_when_an_object_was_written_last(self, store: ObjectStore) -> None:
+        for key in ("a/1", "a/2", "b/3"):
+            store.put(key, b"")
+        written = store.written("a/")
+        assert sorted(key for _, key in written) == ["a/1", "a/2"]
+        assert all(abs(datetime.now(UTC) - at) < timedelta(minutes=2) for at, _ in written)
 
     def test_names_with_a_leading_dot_are_no_keys(self, store: ObjectStore) -> None:
         store.put(".hidden", b"")
