@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from infra.errors import ProfileError
 from infra.explain import unknown_choice
 from tasks.knobs import wrong
 from tasks.profile_source import Override, explain, merge, read_source
+from tasks.thresholds import Brakes, Compare, Limits, Positive, Quiesce, Seconds, Section
 
-Positive = Annotated[float, Field(gt=0)]
-Seconds = Annotated[float, Field(gt=0, le=1e9)]
+__all__ = ["Compare", "Limits", "Positive", "Quiesce", "Seconds", "Section"]
+
 Rate = Annotated[float, Field(ge=1e-6, le=1e6)]
 Sizes = tuple[Annotated[int, Field(gt=0, le=1_000_000)], ...]
 Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -40,12 +41,6 @@ STAGES: tuple[StageName, ...] = (
 
 LatencyTool = Literal["jitterdebugger", "cyclictest", "oslat", "l2reflect"]
 STUDY_SIZES: Sizes = (100, 200, 400, 800, 1600, 3200, 6000)
-
-
-class Section(BaseModel):
-    """A part of the profile: immutable, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class VirtualMachineShape(Section):
@@ -250,64 +245,6 @@ class Tuning(Section):
         return self
 
 
-class Quiesce(Section):
-    """The gate between batches."""
-
-    limit_s: Seconds = Field(1800, description="longest wait for a cluster as quiet as at the start, seconds")
-    probe_ratio: Positive = Field(2.0, description="API answers may be so many times slower than at first")
-
-
-class Limits(Section):
-    """Thresholds of the verdicts."""
-
-    vm_not_ok_degraded: int = Field(
-        0, ge=0, le=1_000_000, description="more VMs than this not ok: the batch is degraded"
-    )
-    vm_not_ok_invalid_share: float = Field(
-        0.0, ge=0, le=1, description="larger share not ok: the batch is invalid"
-    )
-    rate_missed_share: Positive = Field(0.1, description="achieved rate may fall so far below a stated one")
-    throttled_share: Positive = Field(0.05, description="share of 429 answers that is still no reason")
-    watch_gap_s: Seconds = Field(1.0, description="a longer gap of a watch is a reason, seconds")
-    io_saturated_share: float = Field(
-        0.01, ge=0, lt=1, description="a cell that misses its asked rate by more than this share is saturated"
-    )
-    io_start_skew_ms: Positive = Field(
-        1000.0, description="VMs that start further apart than this are a reason, ms"
-    )
-    server_errors_share: Positive = Field(0.05, description="share of 5xx answers that is still no reason")
-    api_unavailable_s: Seconds = Field(5.0, description="the API may answer nothing for so long, seconds")
-    api_slow_s: Seconds = Field(1.0, description="half of the heartbeats' answers may take longer, seconds")
-    connections_lost: int = Field(
-        3, ge=0, le=1_000_000, description="watch connections that may break in a batch"
-    )
-    clock_skew_s: Seconds = Field(2.0, description="objects may be dated so far from our clock, seconds")
-    nodes_lost: int = Field(0, ge=0, le=1_000_000, description="nodes that may stop being Ready")
-    clones_failed: int = Field(0, ge=0, le=1_000_000, description="clones that may fail")
-    clones_copied: int = Field(
-        0, ge=0, le=1_000_000, description="clones that may be copied instead of made from the snapshot"
-    )
-    foreign_changes: int = Field(0, ge=0, le=1_000_000, description="VMs that others may change")
-    foreign_pods: int = Field(20, ge=0, le=1_000_000, description="pods of others that may come or go")
-    leftovers: int = Field(0, ge=0, le=1_000_000, description="objects of a batch that may be left")
-    slow_storage_ratio: Positive = Field(
-        2.0, description="time per clone of a batch may be so many times that of one clone alone"
-    )
-
-
-class Compare(Section):
-    """What `virtscale compare` calls a regression, when this run is the baseline."""
-
-    confidence: float = Field(
-        0.95, gt=0, lt=1, description="with which all intervals of a comparison hold together"
-    )
-    end_to_end_share: Positive = Field(0.05, description="slower end to end than this is a regression")
-    percentile_share: Positive = Field(0.05, description="the same of a percentile of the VMs' times")
-    io_rate_share: Positive = Field(0.05, description="fewer IO operations per second than this")
-    io_latency_share: Positive = Field(0.1, description="a longer IO latency than this")
-    jitter_share: Positive = Field(0.1, description="a larger maximum of jitter or network latency than this")
-
-
 class Profile(Section):
     """A whole run: what is made, how many, how fast, and what still counts as valid."""
 
@@ -333,6 +270,7 @@ class Profile(Section):
     stop_limit_s: Seconds = Field(3600, description="longest wait for a batch to be halted, seconds")
     quiesce: Quiesce = Quiesce()
     limits: Limits = Limits()
+    brakes: Brakes = Brakes()
     compare: Compare = Compare()
 
     @model_validator(mode="after")
@@ -390,5 +328,5 @@ def profile_hash(profile: Profile) -> str:
 
     Two runs with equal hashes did the same; a run id is bound to one hash.
     """
-    content = profile.model_dump(mode="json", exclude={"stages", "compare"})
+    content = profile.model_dump(mode="json", exclude={"stages", "compare", "brakes"})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
