@@ -6,7 +6,7 @@ the newest commit of its lineage: the run's preparations and the stage's own bat
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -86,8 +86,11 @@ class Runtime(Protocol):
         """The batch is over."""
         ...
 
-    def counters(self) -> Mapping[str, int]:
-        """Counts that the cluster gives of itself, ever growing: `lock_aborts` where it is known."""
+    def counted(self, from_ns: int, to_ns: int) -> Iterable[tuple[str, int, float]] | None:
+        """What the cluster tells of itself between two moments: (what, ns, amount); None: it does not tell.
+
+        `lock_aborts` (1 each), `client_throttled_s` (at the beginning of the clock's second).
+        """
         ...
 
 
@@ -111,9 +114,8 @@ class LiveRuntime:
     def measured(self) -> None:
         """Nothing was injected."""
 
-    def counters(self) -> Mapping[str, int]:
+    def counted(self, from_ns: int, to_ns: int) -> None:
         """A live cluster does not tell."""
-        return {}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.clock import Clock
 from tasks.journal import Journal
-from tasks.records import STEPS
+from tasks.records import NOT_OK, STEPS
 
 NS = 1e9
 Moments = list[int | None]
@@ -40,6 +40,7 @@ class Batch:
         self.requested: Moments = [None] * n
         self.attempts = [0] * n
         self.state: list[str] = [""] * n
+        self.code: list[str | None] = [None] * n
         self.reason: list[str | None] = [None] * n
         self.ended: Moments = [None] * n
         self.uids: list[str] = [""] * n
@@ -80,11 +81,12 @@ class Batch:
             self.ended[i] = ns
             self.end(i, "ok")
 
-    def end(self, i: int, state: str, reason: str | None = None) -> None:
-        """Decide a VM; the first decision stays."""
+    def end(self, i: int, state: str, reason: str | None = None, code: str = NOT_OK) -> None:
+        """Decide a VM; the first decision stays. `code` is the reason's, unless the VM is ok."""
         if self.state[i]:
             return
         self.state[i] = state
+        self.code[i] = None if state == "ok" else code
         self.reason[i] = reason
         self._open -= 1
         self._check()
@@ -126,7 +128,8 @@ class Batch:
         columns: dict[str, Sequence[Any]] = {
             "vm": self.names,
             "state": self.state,
-            "reason": self.reason,
+            "reason": self.code,
+            "detail": self.reason,
             "attempts": self.attempts,
             "requested_s": self.seconds(self.requested),
         }

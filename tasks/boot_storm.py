@@ -22,6 +22,7 @@ from infra.world import World
 from tasks.batch import Batch
 from tasks.boot_vms import BootVm, chosen, ensure_boot_vms
 from tasks.deploy import headline, remove_vms
+from tasks.evidence import keep_evidence
 from tasks.heartbeats import heartbeats, intend_heartbeats
 from tasks.leftovers import boot_traces, count_leftovers
 from tasks.nodes import foreign_pods, is_ready, placement_rows, rooms
@@ -122,9 +123,11 @@ class Boots:
         self._check(i)
 
     def explain(self) -> None:
-        """Give VMs that ran and were not reached the reason that the prober has."""
+        """Give VMs that were not reached the reason that their node, or the prober, has."""
         batch = self.batch
         for i in batch.where("timeout"):
+            if self.nodes[i] in self.lost:
+                batch.code[i] = "node_lost"
             if batch.reason[i] is None and batch.seen["running"][i] is not None:
                 batch.reason[i] = self.guests.reason(batch.names[i])
 
@@ -179,7 +182,7 @@ def _storm(world: World, vms: list[BootVm]) -> Storm:
     batch.uids = [vm.uid for vm in vms]
     for i, vm in enumerate(vms):
         if vm.broken:
-            batch.end(i, "failed", vm.broken)
+            batch.end(i, "failed", vm.broken, "clone_failed")
     return Storm(vms, Boots(batch, world.guests))
 
 
@@ -220,6 +223,7 @@ async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) 
     gap_s = await start_vms(world, profile, boots)
     boots.explain()
     await explain(world, profile, STAGE, batch)
+    await keep_evidence(world, profile, attempt, batch)
     circumstances = Circumstances(
         size=len(batch),
         repeat=attempt.cell.repeat,
@@ -297,6 +301,7 @@ async def _started(world: World, ref: Ref) -> bool:
 async def _stop(world: World, profile: Profile, attempt: Attempt, before: tuple[Storm, float]) -> Outcome:
     storm, first_s = before
     batch, gap_s = await _stop_started(world, profile, storm, (len(storm.vms), attempt.number))
+    await keep_evidence(world, profile, attempt, batch)
     traces = boot_traces()
     quiet = await quiesce(world, profile, lambda: count_leftovers(world, profile, traces), first_s)
     circumstances = Circumstances(

@@ -15,6 +15,7 @@ from infra.world import World
 from tasks.analysis.verdicts import worst
 from tasks.batch import Batch
 from tasks.deletion import Volume, delete_vms, doomed_batch, volumes_of
+from tasks.evidence import keep_evidence
 from tasks.golden_image import CANARY_KEY, canary_s_of, ensure_golden_image
 from tasks.heartbeats import intend_heartbeats
 from tasks.leftovers import count_leftovers, deploy_traces
@@ -78,6 +79,7 @@ async def _deploy(
     gap_s = await provision(world, profile, plan, clones)
     know(attempt, [(ref, uid) for ref, uid in zip(refs, batch.uids, strict=True) if uid])
     await explain(world, profile, STAGE, batch)
+    await keep_evidence(world, profile, attempt, batch)
     circumstances = Circumstances(
         size=len(batch),
         repeat=attempt.cell.repeat,
@@ -107,6 +109,7 @@ async def _delete(world: World, profile: Profile, attempt: Attempt, before: tupl
     batch = doomed_batch({name: uid for name, uid in zip(created.names, created.uids, strict=True) if uid})
     batch.cell = (len(created), attempt.number)
     gap_s = await delete_vms(world, profile, batch, volumes)
+    await keep_evidence(world, profile, attempt, batch)
     quiet = await _quiet(world, profile, (batch, volumes), first_s)
     circumstances = Circumstances(
         size=len(created),

@@ -4,6 +4,7 @@ Only seconds in which something is worth saying have a row: a lag was measured, 
 refused or waited, a watch ended. Disturbances are counted here and judged elsewhere.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 NS = 1e9
 STAMP_RESOLUTION_S = 1.0
 """Objects are dated in whole seconds."""
-COUNTED = ("http_429", "http_5xx", "relists", "resumed", "lock_aborts")
+COUNTED = ("http_429", "http_5xx", "relists", "resumed")
 LARGEST = ("watch_lag_ms", "loop_lag_ms")
 ADDED = ("throttled_s",)
+TOLD = {"lock_aborts": int, "client_throttled_s": float}
+"""What a cluster tells of itself: null where it does not, as every live one."""
 
 
 @dataclass(slots=True)
@@ -32,6 +35,7 @@ class Journal:
     clock_skew_s: float = 0.0
     connections_lost: int = 0
     foreign: set[str] = field(default_factory=set)
+    is_told: bool = False
     _seconds: dict[int, dict[str, float]] = field(default_factory=dict)
     _last_stamp: str = ""
     _silent_since_ns: int | None = None
@@ -47,6 +51,12 @@ class Journal:
         if self.released_ns and ns >= self.released_ns:
             second = self._second(ns)
             second[what] = max(second.get(what, 0.0), value)
+
+    def told(self, counted: Iterable[tuple[str, int, float]] | None) -> None:
+        """What the cluster tells of itself: what, when, how much; None: it tells nothing."""
+        self.is_told = counted is not None
+        for what, ns, amount in counted or ():
+            self.count(what, ns, amount)
 
     def _second(self, ns: int) -> dict[str, float]:
         return self._seconds.setdefault(int((ns - self.released_ns) // NS), {})
@@ -99,6 +109,7 @@ class Journal:
                 **{name: facts.get(name) for name in LARGEST},
                 **{name: facts.get(name, 0.0) for name in ADDED},
                 **{name: int(facts.get(name, 0)) for name in COUNTED},
+                **{name: kind(facts.get(name, 0)) if self.is_told else None for name, kind in TOLD.items()},
             }
             for second, facts in sorted(self._seconds.items())
         ]

@@ -23,7 +23,7 @@ from tasks.heartbeats import heartbeats
 from tasks.observing import View, observing
 from tasks.ownership import mark_of
 from tasks.profile import Profile
-from tasks.requests import Order, drive, is_marked, resent
+from tasks.requests import DELETED, Order, drive, is_marked, resent
 
 ERROR_PATIENCE_S = 60.0
 """How long a VM may say DataVolumeError: healthy clones say it for 0.1 s, broken ones for ever."""
@@ -75,7 +75,7 @@ class Clones:
         if i is None or self.batch.state[i]:
             return
         if event == "DELETED":
-            self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
+            self.batch.end(i, "lost", DELETED, "foreign_change")
             return
         if obj["metadata"].get("generation", 1) > 1:
             self.batch.journal.foreign.add(self.batch.names[i])
@@ -104,7 +104,7 @@ class Clones:
     def _failed(self, i: int, reason: str) -> None:
         if not self.batch.state[i]:
             self.failures += 1
-            self.batch.end(i, "failed", reason)
+            self.batch.end(i, "failed", reason, "clone_failed")
 
     def data_volume(self, event: str, obj: Object, ns: int) -> None:
         """A DataVolume changed; one that vanishes after success has still succeeded."""
@@ -178,7 +178,7 @@ class Clones:
         acknowledged = self.batch.seen["acknowledged"]
         for name, i in self.batch.index.items():
             if acknowledged[i] is not None and name not in names:
-                self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
+                self.batch.end(i, "lost", DELETED, "foreign_change")
 
 
 def machine_of(profile: Profile, seed: CloudInit | None = None) -> Machine:

@@ -13,6 +13,9 @@ SCHEMA_VERSION = 1
 
 STATES = ("ok", "timeout", "failed", "lost")
 VERDICTS = ("valid", "degraded", "invalid")
+NOT_OK = "vm_not_ok"
+VM_REASONS = (NOT_OK, "clone_failed", "node_lost", "foreign_change", "brake")
+"""Why a VM is not ok: codes that its batch's verdict has, too; the first where no other is known."""
 QUANTILES = (50.0, 90.0, 95.0, 99.0, 100.0)
 
 _S = pa.string()
@@ -66,8 +69,9 @@ def _schema(*columns: tuple[str, pa.DataType], keys: tuple[str, ...]) -> pa.Sche
 
 def _vm_table(stage: str, *more: tuple[str, pa.DataType]) -> pa.Schema:
     steps = [(f"{step}{suffix}", _F) for step in STEPS[stage] for suffix in ("_s", "_error_s")]
-    columns = [*_BATCH_KEYS, ("vm", _S), *more, ("state", _S), ("reason", _S), ("attempts", _I)]
-    return _schema(*columns, ("requested_s", _F), *steps, keys=("batch", "repeat", "attempt", "vm", "state"))
+    columns = [*_BATCH_KEYS, ("vm", _S), *more, ("state", _S), ("reason", _S), ("detail", _S)]
+    columns += [("attempts", _I), ("requested_s", _F)]
+    return _schema(*columns, *steps, keys=("batch", "repeat", "attempt", "vm", "state"))
 
 
 TABLES: dict[str, pa.Schema] = {
@@ -259,7 +263,17 @@ TABLES: dict[str, pa.Schema] = {
         ("relists", _I),
         ("resumed", _I),
         ("lock_aborts", _I),
+        ("client_throttled_s", _F),
         keys=("stage", "batch", "repeat", "attempt", "second"),
+    ),
+    "evidence": _schema(
+        ("stage", _S),
+        *_BATCH_KEYS,
+        ("vm", _S),
+        ("kind", _S),
+        ("name", _S),
+        ("document", _S),
+        keys=("stage", "batch", "repeat", "attempt", "vm", "kind", "name", "document"),
     ),
     "objects": _schema(
         ("kind", _S),

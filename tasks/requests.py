@@ -33,6 +33,7 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 SETUP_LIMIT_S = 300.0
 """How long a single request of a set-up is tried again."""
+DELETED = "the VirtualMachine was deleted by somebody else"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,6 @@ async def drive(world: World, batch: Batch, order: Order, observers: Observers) 
         StageError: an observer could not go on.
     """
     batch.release(world.clock)
-    aborts = world.runtime.counters().get("lock_aborts", 0)
     if batch.cell is not None:
         world.runtime.measures(batch.stage, *batch.cell)
     working = asyncio.create_task(_work(world, batch, order), name=f"{batch.stage} batch")
@@ -72,9 +72,7 @@ async def drive(world: World, batch: Batch, order: Order, observers: Observers) 
             await working
     finally:
         await _stop(working)
-        aborts = world.runtime.counters().get("lock_aborts", 0) - aborts
-        if aborts:
-            batch.journal.count("lock_aborts", world.clock.now_ns(), aborts)
+        batch.journal.told(world.runtime.counted(batch.released_ns, world.clock.now_ns()))
         if batch.cell is not None:
             world.runtime.measured()
     batch.close("timeout")

@@ -14,6 +14,7 @@ from infra.cluster.kinds import (
     DATA_SOURCE,
     DATA_VOLUME,
     DESCHEDULER,
+    EVENT,
     HYPERCONVERGED,
     KUBELET_CONFIG,
     KUBEVIRT,
@@ -52,6 +53,7 @@ GUESTS_OVER_SSH = "only guests over SSH are looked up"
 INTERRUPTED = "only a series that was interrupted is looked for"
 CLEANED = (VM, POD, DATA_VOLUME, DATA_SOURCE, SNAPSHOT, PVC, ROLE, ROLE_BINDING)
 THERE_BEFORE = "an object that tuning made is deleted, one that was there is patched"
+NOT_OK = "only VMs that are not ok are looked at"
 NOT_A_CALL = "it is held, not used: who makes a Role or a clone needs it"
 
 
@@ -185,11 +187,18 @@ def _removal(profile: Profile) -> list[Right]:
     ]
 
 
+def _evidence(profile: Profile) -> list[Right]:
+    """What is kept of VMs that are not ok."""
+    kinds = (VM, VMI, POD, DATA_VOLUME, PVC, EVENT)
+    return _may("list", *kinds, within=profile.namespace, optional=True, unseen=NOT_OK)
+
+
 def _deploy(profile: Profile) -> list[Right]:
     vms, golden = profile.namespace, profile.golden_namespace
     return [
         *_provisioning(profile),
         *_removal(profile),
+        *_evidence(profile),
         # what a batch left
         *_may("list", VMI, POD, CONTROLLER_REVISION, within=vms),
         *_may("list", PVC, VOLUME_CLONE_SOURCE, within=golden),
@@ -207,6 +216,7 @@ def _boot(profile: Profile) -> list[Right]:
         *_provisioning(profile),
         *_heartbeats(profile, POD),
         *_starting(profile),
+        *_evidence(profile),
         Right("update", SUBRESOURCES, vms, "stop"),
         *_may("get patch", VM, within=vms),
         *_may("list watch", VMI, POD, within=vms),

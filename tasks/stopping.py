@@ -15,7 +15,7 @@ from tasks.batch import Batch
 from tasks.heartbeats import heartbeats
 from tasks.observing import View, observing
 from tasks.profile import Profile
-from tasks.requests import Order, drive, resent
+from tasks.requests import DELETED, Order, drive, resent
 
 STAGE = "boot"
 
@@ -43,7 +43,7 @@ class Halts:
         if i is None:
             return
         if event == "DELETED":
-            self.batch.end(i, "lost", "the VirtualMachine was deleted by somebody else")
+            self.batch.end(i, "lost", DELETED, "foreign_change")
             return
         status = obj.get("status") or {}
         is_stopped = status.get("printableStatus") == "Stopped" and obj["spec"].get("runStrategy") == "Halted"

@@ -9,12 +9,14 @@ import polars as pl
 from tasks.analysis.wording import human_duration, step_name
 from tasks.charts.look import Caption
 from tasks.charts.timeline import timeline_chart
-from tasks.records import STEPS, VM_TABLES
+from tasks.records import NOT_OK, STEPS, VM_TABLES
 from tasks.report.sections import Frames, Section
 from tasks.report.tables import Table, table
 
 SHOWN_WITH_EVIDENCE = 20
 SHOWN_IN_TABLE = 500
+COUNTED = ("throttled_s", "http_429", "http_5xx", "relists", "resumed", "lock_aborts", "client_throttled_s")
+"""Columns of `observer` that are shown added up."""
 
 
 class FailedVM(NamedTuple):
@@ -29,7 +31,7 @@ class FailedVM(NamedTuple):
 
 
 def failed_vms(frames: Frames) -> pl.DataFrame:
-    """All VM records that are not ok: stage, batch, repeat, vm, state, reason, last step and its time."""
+    """All VM records that are not ok: stage, batch, repeat, vm, state, reason, detail, last step and time."""
     parts = [_failed(frames[name], stage) for stage, name in VM_TABLES.items() if not frames[name].is_empty()]
     if not frames["io_vms"].is_empty():
         parts.append(_failed_io(frames["io_vms"]))
@@ -45,7 +47,8 @@ def _failed_io(vms: pl.DataFrame) -> pl.DataFrame:
         "repeat",
         "vm",
         "state",
-        cell.alias("reason"),
+        pl.lit(NOT_OK).alias("reason"),
+        cell.alias("detail"),
         pl.lit(None, pl.String).alias("last_step"),
         pl.lit(None, pl.Float64).alias("last_step_s"),
     )
@@ -58,7 +61,7 @@ def _failed(vms: pl.DataFrame, stage: str) -> pl.DataFrame:
         for column in reversed(steps)
     )
     last_s = pl.coalesce(pl.col(column) for column in reversed(steps))
-    columns = ["batch", "repeat", "vm", "state", "reason"]
+    columns = ["batch", "repeat", "vm", "state", "reason", "detail"]
     rows = vms.filter(pl.col("state") != "ok")
     return rows.select(
         pl.lit(stage).alias("stage"), *columns, last.alias("last_step"), last_s.alias("last_step_s")
@@ -78,24 +81,27 @@ def failed_section(failed: pl.DataFrame) -> Section | None:
     return Section("failed", "Which VMs failed, and why?", answer, method, (), tables)
 
 
-def failed_cards(failed: pl.DataFrame, objects: Mapping[str, Any]) -> list[FailedVM]:
-    """The first failed VMs, those of which something was kept before the others.
+def failed_cards(failed: pl.DataFrame, evidence: pl.DataFrame) -> list[FailedVM]:
+    """The first failed VMs, those of which something was kept (table `evidence`) before the others."""
+    kept: dict[tuple[Any, ...], list[str]] = {}
+    for row in evidence.to_dicts():
+        kept.setdefault(_of(row), []).append(f"{row['kind']} {row['name']}\n{row['document']}")
+    rows = sorted(failed.to_dicts(), key=lambda row: _of(row) not in kept)
+    return [_card(row, kept.get(_of(row), [])) for row in rows[:SHOWN_WITH_EVIDENCE]]
 
-    `objects` maps a VM's name to what was kept of it: its manifest and events, text or plain data.
-    """
-    rows = sorted(failed.to_dicts(), key=lambda row: row["vm"] not in objects)
-    return [_card(row, objects.get(row["vm"])) for row in rows[:SHOWN_WITH_EVIDENCE]]
+
+def _of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Which record of a VM."""
+    return row["stage"], row["batch"], row["repeat"], row["vm"]
 
 
-def _card(row: Mapping[str, Any], kept: Any) -> FailedVM:
+def _card(row: Mapping[str, Any], kept: list[str]) -> FailedVM:
     reached = "no step observed"
     if row["last_step"] is not None:
         reached = f"last step: {step_name(row['last_step'])} after {human_duration(row['last_step_s'])}"
-    evidence = (
-        "" if kept is None else kept if isinstance(kept, str) else json.dumps(kept, indent=2, default=str)
-    )
+    reason = ": ".join(text for text in (row["reason"], row["detail"]) if text) or "no reason recorded"
     batch = f"{row['stage']} {row['batch']:,}"
-    return FailedVM(batch, row["vm"], row["state"], row["reason"] or "no reason recorded", reached, evidence)
+    return FailedVM(batch, row["vm"], row["state"], reason, reached, "\n\n".join(kept))
 
 
 def validity_section(frames: Frames, caption: Caption) -> Section | None:
@@ -142,12 +148,17 @@ def _observed(frames: Frames) -> pl.DataFrame:
     observed = (
         frames["observer"]
         .group_by(keys)
-        .agg(pl.col("watch_lag_ms", "loop_lag_ms").max(), pl.col("throttled_s", "http_429", "relists").sum())
+        .agg(pl.col("watch_lag_ms", "loop_lag_ms").max(), *(_total(name) for name in COUNTED))
     )
     own = [
         *keys, "verdict", "reasons", "asked_rate_per_s", "achieved_rate_per_s", "quiesce_s", "leftovers"
     ]  # fmt: skip
     return frames["batches"].select(own).join(observed, on=keys, how="left", maintain_order="left")
+
+
+def _total(name: str) -> pl.Expr:
+    """What a batch's seconds add up to; null where no second has it, which is not zero."""
+    return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
 
 
 def provenance(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:

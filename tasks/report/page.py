@@ -39,15 +39,12 @@ _ON_FIRST_SCREEN = (
 )
 
 
-def build_report(
-    frames: Frames, manifest: Mapping[str, Any], objects_of_failed: Mapping[str, Any] | None = None
-) -> str:
+def build_report(frames: Frames, manifest: Mapping[str, Any]) -> str:
     """One self-contained HTML file.
 
     Args:
         frames: stored tables by name, last complete attempts only; tables may be empty or missing.
         manifest: the run's manifest; `run_id`, `world` and `cluster` are needed, the rest is shown as it is.
-        objects_of_failed: VM name to what was kept of its objects (manifest, events), text or plain data.
     """
     whole, caption = every_table(frames), caption_of(manifest)
     failed = failed_vms(whole)
@@ -66,7 +63,7 @@ def build_report(
         sentences=[each for each in sections if each.anchor in _ON_FIRST_SCREEN] or evidence_of_checks,
         missing=not_measured(whole),
         sections=shown,
-        cards=failed_cards(failed, objects_of_failed or {}),
+        cards=failed_cards(failed, whole["evidence"]),
         golden=_golden(whole["golden_images"]),
         provenance=provenance(manifest),
         profile=json.dumps(manifest.get("profile"), indent=2, default=str),

@@ -35,6 +35,6 @@ def test_a_storm_goes_on_to_ssh_and_says_why_a_guest_did_not_answer(
     assert code == 3, capsys.readouterr().err
     boots = pl.concat(pl.read_parquet(f) for f in (tmp_path / "vm_boots").rglob("*.parquet")).sort("vm")
     assert boots["state"].to_list() == ["ok", "ok", "timeout", "ok"]
-    assert boots["reason"].to_list()[2] == f"127.{OWN}.0.12: TCP is open, no banner came"
+    assert boots["detail"].to_list()[2] == f"127.{OWN}.0.12: TCP is open, no banner came"
     assert boots["tcp_open_s"].null_count() == 0
     assert boots["ssh_ready_s"].null_count() == boots["ssh_banner_s"].null_count() == 1

@@ -51,7 +51,8 @@ def vm_rows(stage: str, n: int, late: int, seen: tuple[str, ...]) -> list[dict[s
         rows.append(
             {
                 "world": "virtual", "batch": n, "repeat": 1, "attempt": 1, "vm": f"vm-{i:05}", "state": state,
-                "reason": "not ready <b>in time</b>" if late and state != "ok" else None,
+                "reason": "vm_not_ok" if late and state != "ok" else None,
+                "detail": "not ready <b>in time</b>" if late and state != "ok" else None,
                 "requested_s": whole * 0.01, "boot_ordinal": 1 + i % 2, "node": f"worker-{i % 129:03}", **row,
             }
         )  # fmt: skip

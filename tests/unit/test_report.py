@@ -29,6 +29,7 @@ def frames() -> dict[str, pl.DataFrame]:
         "placements": made["placements"].with_columns(node=pl.lit(EVIL)),
         "checks": frame("checks", [{"world": "virtual", "name": EVIL, "status": "ok"}]),
         "observer": frame("observer", [_second(5)]),
+        "evidence": frame("evidence", [_kept("vm-00399", EVIL)]),
     }
 
 
@@ -37,9 +38,14 @@ def _second(second: int) -> dict[str, Any]:
     return keys | {"http_429": 3, "relists": 1, "watch_lag_ms": 12.5}
 
 
+def _kept(vm: str, text: str) -> dict[str, Any]:
+    keys = {"world": "virtual", "stage": "boot", "batch": 400, "repeat": 1, "attempt": 1, "vm": vm}
+    return keys | {"kind": "VirtualMachine", "name": vm, "document": text}
+
+
 @pytest.fixture(scope="module")
 def page(frames: dict[str, pl.DataFrame]) -> str:
-    return build_report(frames, INVALID, {"vm-00399": {"kind": "VirtualMachine", "note": EVIL}})
+    return build_report(frames, INVALID)
 
 
 def charts_of(page: str) -> dict[str, Any]:

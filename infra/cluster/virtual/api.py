@@ -28,7 +28,10 @@ _new = tuple.__new__
 
 
 class ApiServer:
-    """One API server on one virtual loop; `client` gives each component its own rate limit."""
+    """One API server on one virtual loop; `client` gives each component its own rate limit.
+
+    `waits` adds up how long clients held their calls back, ns, by second of the clock.
+    """
 
     def __init__(self, loop: VirtualLoop, description: Description, seed: int) -> None:
         self.loop = loop
@@ -41,6 +44,7 @@ class ApiServer:
         self.servers = Servers(api.workers)
         self.latency_ns = round(api.latency_s * 1e9)
         self.service_ns = round(api.service_s * 1e9)
+        self.waits: dict[int, int] = {}
         self.webhook_ns = round(api.webhook_s * 1e9)
         self.garbage = GarbageCollector(
             loop, self.store, self.bucket(description.rates.controller_manager), self.stamp
@@ -50,7 +54,7 @@ class ApiServer:
 
     def bucket(self, rate: Rate) -> TokenBucket:
         """A client's token bucket; unlimited when limits are switched off."""
-        return TokenBucket(rate.qps if self.description.limits_on else 0, rate.burst)
+        return TokenBucket(rate.qps if self.description.limits_on else 0, rate.burst, self.waits)
 
     def client(self, rate: Rate | None = None) -> "VirtualClient":
         """A client of this API server with its own rate limit (None: unlimited)."""

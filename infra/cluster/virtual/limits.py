@@ -6,15 +6,20 @@ however long it queues.
 
 from heapq import heapreplace
 
+SECOND_NS = 10**9
+
 
 class TokenBucket:
-    """A client-side rate limiter (client-go's): `qps` tokens per second, at most `burst` saved."""
+    """A client-side rate limiter (client-go's): `qps` tokens per second, at most `burst` saved.
 
-    def __init__(self, qps: float, burst: int) -> None:
+    `waits` adds up how long calls are held back (ns), by the second of the clock in which each began to wait.
+    """
+
+    def __init__(self, qps: float, burst: int, waits: dict[int, int] | None = None) -> None:
         self._interval_ns = round(1e9 / qps) if qps > 0 else 0
         self._credit_ns = self._interval_ns * max(0, burst - 1)
         self._next_ns = -(10**18)
-        self.throttled_ns = 0
+        self.waits: dict[int, int] = {} if waits is None else waits
 
     def reload(self, qps: float, burst: int) -> None:
         """Another limit from now on, its bucket full."""
@@ -32,7 +37,8 @@ class TokenBucket:
         self._next_ns = earliest + self._interval_ns
         if earliest <= now_ns:
             return now_ns
-        self.throttled_ns += earliest - now_ns
+        second = now_ns // SECOND_NS
+        self.waits[second] = self.waits.get(second, 0) + earliest - now_ns
         return earliest
 
 

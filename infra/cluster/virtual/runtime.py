@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
@@ -16,6 +16,7 @@ from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.description import Description, Rate
 from infra.cluster.virtual.draws import Draws
 from infra.cluster.virtual.faults import FaultPlan, Faults, Moment
+from infra.cluster.virtual.limits import SECOND_NS
 from infra.cluster.virtual.loop import new_loop
 from infra.cluster.virtual.platform_objects import platform_objects
 from infra.cluster.virtual.store import Store
@@ -98,9 +99,15 @@ class VirtualCluster:
         if self._weather is not None:
             self._weather.measured()
 
-    def counters(self) -> dict[str, int]:
-        """What the cluster counts: restores that were aborted because the snapshot was locked."""
-        return {"lock_aborts": self.provisioner.lock.aborts}
+    def counted(self, from_ns: int, to_ns: int) -> Iterator[tuple[str, int, float]]:
+        """Restores that a locked snapshot aborted, and how long calls were held back by their clients."""
+        for ns in self.provisioner.lock.aborted_ns:
+            if from_ns <= ns <= to_ns:
+                yield "lock_aborts", ns, 1
+        for second, wait_ns in self.server.waits.items():
+            since_ns = second * SECOND_NS
+            if from_ns - SECOND_NS < since_ns <= to_ns:
+                yield "client_throttled_s", max(since_ns, from_ns), wait_ns / SECOND_NS
 
     def state(self) -> bytes:
         """Everything a later opening needs, as JSON."""

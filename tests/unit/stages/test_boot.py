@@ -75,7 +75,7 @@ def test_a_vm_that_never_boots_is_a_timeout_with_nulls_after_running(open_virtua
     assert len(late) == 1
     assert late[0]["running_s"] is not None
     assert (late[0]["tcp_open_s"], late[0]["ssh_ready_s"]) == (None, None)
-    assert late[0]["reason"] == "VirtualMachine Running"
+    assert (late[0]["reason"], late[0]["detail"]) == ("vm_not_ok", "VirtualMachine Running")
     assert summary["verdict"] == "invalid"
     assert [vm["state"] for vm in stops] == ["ok"] * 4
 

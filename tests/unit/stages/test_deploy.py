@@ -54,7 +54,7 @@ def test_a_clone_that_fails_is_a_record_with_nulls(open_virtual: OpenWorld) -> N
     failed = [vm for vm in vms if vm["state"] == "failed"]
     assert len(vms) == 3
     assert len(failed) == 1
-    assert failed[0]["reason"]
+    assert (failed[0]["reason"], failed[0]["detail"]) == ("clone_failed", "DataVolume Failed")
     assert failed[0]["deployed_s"] is None
     assert failed[0]["pvc_bound_s"] is None
     assert summary["verdict"] == "invalid"

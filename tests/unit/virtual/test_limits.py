@@ -29,7 +29,7 @@ def test_a_bucket_never_lets_out_more_than_it_may(asked: list[int], qps: int, bu
     leaves = [bucket.reserve(at) for at in asked]
     assert all(left >= at for left, at in zip(leaves, asked, strict=True))
     assert leaves == sorted(leaves)
-    assert bucket.throttled_ns == sum(left - at for left, at in zip(leaves, asked, strict=True))
+    assert sum(bucket.waits.values()) == sum(left - at for left, at in zip(leaves, asked, strict=True))
     for first, began in enumerate(leaves):
         for last in range(first, len(leaves)):
             allowed = burst + (leaves[last] - began) * qps / SECOND
@@ -146,7 +146,14 @@ def test_aborts_are_the_attempts_a_real_provisioner_would_make(waited_s: int) ->
     lock = RestoreLock(retry_first_s=1.0, retry_max_s=300.0)
     lock.reserve("a", 0, waited_s)
     lock.reserve("a", 0, 1.0)
-    assert lock.aborts == retries(1.0, 300.0, waited_s)
+    assert len(lock.aborted_ns) == retries(1.0, 300.0, waited_s)
+
+
+def test_an_abort_is_booked_when_it_happens() -> None:
+    lock = RestoreLock(retry_first_s=1.0, retry_max_s=4.0)
+    lock.reserve("a", 0, 12.5)
+    lock.reserve("a", SECOND, 1.0)
+    assert lock.aborted_ns == [SECOND * at for at in (1, 2, 4, 8, 12)]
 
 
 def test_the_attach_regime_turns_on_above_one_threshold_and_off_below_the_other() -> None:
