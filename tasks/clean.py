@@ -25,6 +25,7 @@ from infra.cluster.kinds import (
 from infra.cluster.port import Object, Ref, Scope, list_all
 from infra.errors import Conflict, NotFound, StageError
 from infra.manifests import run_selector
+from infra.results.manifest import kept_nonce
 from infra.results.port import Cell
 from infra.world import World
 from tasks.batch import NS
@@ -54,8 +55,11 @@ async def clean(world: World, copy: str = "0") -> dict[str, Any]:
 
     Raises:
         StageError: something of ours was still there after an hour.
+        StoreError: the run's secret is gone, so that what it created cannot be told from other objects.
     """
     ledger = world.results.ledger()
+    if ledger:
+        kept_nonce(world.results.store, world.run_id)
     attempt = world.results.begin(Cell(STAGE, copy))
     places = sorted(
         {where for _, where, _ in ledger if where} | {name for kind, _, name in ledger if kind == "Namespace"}

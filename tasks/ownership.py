@@ -27,8 +27,11 @@ def mark_of(world: World, stage: str) -> Mark:
 
 
 def intend(world: World, attempt: Attempt, refs: Iterable[Ref]) -> None:
-    """Put objects into the ledger before they are created; on the disk when this returns."""
-    now = world.clock.wall()
+    """Put objects into the ledger before they are created; on the disk when this returns.
+
+    So is the run's secret, and before them: who finds intents without it knows that it was lost.
+    """
+    now, _ = world.clock.wall(), world.nonce
     attempt.add("objects", ({**_named(ref), "intended_at": now} for ref in refs))
     attempt.flush()
 

@@ -99,16 +99,22 @@ def conducted(request: RunRequest, no_prefect: bool) -> Outcome | None:
         except KeyboardInterrupt:
             listener.stop()
             click.echo(f"interrupted; go on with: {same_command(request.run_id)}", err=True)
-            if not listener.is_clean:
-                click.echo(f"objects of the run may be left: {clean_command(request)}", err=True)
+            tell_of_left(listener, request)
             return None
         except VirtscaleError as error:
             listener.stop()
             if error.exit_code == 1:
                 click.echo(f"stopped; go on with: {same_command(request.run_id)}", err=True)
+            tell_of_left(listener, request)
             raise
         finally:
             progress.reset(token)
+
+
+def tell_of_left(listener: TerminalProgress, request: RunRequest) -> None:
+    """A run that could not clean up after itself says how to do it."""
+    if not listener.is_clean:
+        click.echo(f"objects of the run may be left: {clean_command(request)}", err=True)
 
 
 def with_prefect(request: RunRequest) -> Outcome:

@@ -148,21 +148,35 @@ def nonce_of(store: ObjectStore, run_id: str) -> str:
         StoreError: what is kept there is damaged or gone although the run created objects, or the store
             refuses.
     """
-    key = f"_ledger/{check_run_id(run_id)}.json"
+    key = _nonce_key(run_id)
+    is_new = store.get(key) is None
+    if is_new and not any(commit.parts.get(OBJECTS) for commit in read_commits(store, run_id)):
+        store.put_new(key, orjson.dumps({"nonce": new_nonce()}))
+    return kept_nonce(store, run_id)
+
+
+def kept_nonce(store: ObjectStore, run_id: str) -> str:
+    """The nonce of a run that has created something.
+
+    Raises:
+        StoreError: it is gone or damaged.
+    """
+    key = _nonce_key(run_id)
     body = store.get(key)
-    if body is None and any(commit.parts.get(OBJECTS) for commit in read_commits(store, run_id)):
+    if body is None:
         raise StoreError(
             f"store {store.address(key)}: the run's ledger is gone; put back a copy of it: "
             "without it what the run created cannot be told from other objects"
         )
-    if body is None:
-        store.put_new(key, orjson.dumps({"nonce": new_nonce()}))
-        body = store.get(key)
-    kept = None if body is None else _parsed(body)
+    kept = _parsed(body)
     if kept is None or not isinstance(kept.get("nonce"), str):
         raise StoreError(f"store {store.address(key)}: the run's ledger is damaged; put back a copy of it")
     nonce: str = kept["nonce"]
     return nonce
+
+
+def _nonce_key(run_id: str) -> str:
+    return f"_ledger/{check_run_id(run_id)}.json"
 
 
 def manifest_key(run_id: str) -> str:

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
+from infra.errors import StoreError
 from infra.results.commits import read_commits
-from infra.results.folder import open_folder
+from infra.results.folder import FolderStore, open_folder
 from infra.results.spool import create_spool
 from tests.unit.flows.conftest import Call
 
@@ -23,6 +26,24 @@ def test_who_finds_another_process_at_work_leaves_its_objects_alone(virtscale: C
     assert "error: deploy 1: " in answer.err
     assert "another process is at work" in answer.err
     assert stages(store) == ["preflight", "tuning", "golden-image"]
+
+
+def test_a_store_that_is_full_ends_the_run_and_says_how_to_remove_its_objects(
+    virtscale: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_new = FolderStore.put_new
+
+    def full(store: FolderStore, key: str, body: bytes) -> bool:
+        if "/deploy-" in key or "/clean-" in key:
+            raise StoreError(f"store {store.root}: cannot be written (no space left on device)")
+        return put_new(store, key, body)
+
+    monkeypatch.setattr(FolderStore, "put_new", full)
+    answer = virtscale(*RUN, "--store", str(tmp_path / "store"))
+    assert answer.code == 1
+    assert "error: deploy 1: " in answer.err
+    assert "no space left on device" in answer.err
+    assert f"objects of the run may be left: virtscale clean r --store {tmp_path / 'store'}" in answer.err
 
 
 def test_a_report_of_what_is_no_run_id_is_refused(virtscale: Call, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from infra import manifests
 from infra.cluster.kinds import NAMESPACE, VM
 from infra.cluster.port import Object, Ref, Scope
 from infra.cluster.virtual.runtime import VirtualCluster
-from infra.errors import NotFound
+from infra.errors import NotFound, StoreError
 from infra.manifests import NONCE, RUN_LABEL, Mark
 from infra.results.port import Cell
 from infra.world import World
@@ -81,6 +81,28 @@ def test_what_a_killed_attempt_created_is_found_by_its_intent(open_virtual: Open
         assert world.run(_absent(world, PROFILE.golden_namespace))
     assert summary["VirtualMachine"] == 1
     assert summary["Namespace"] == 2
+
+
+def test_without_the_runs_secret_nothing_is_deleted_and_the_ledger_is_blamed(open_virtual: OpenWorld) -> None:
+    async def killed(world: World) -> None:
+        attempt = world.results.begin(Cell("deploy", "1"))
+        await ensure_golden_image(world, PROFILE, attempt)
+        intend(world, attempt, [Ref(VM, PROFILE.namespace, "t1-d1-0000")])
+        await world.cluster.create(vm("t1-d1-0000", mark_of(world, "deploy")))
+
+    with open_virtual() as world:
+        world.run(killed(world))
+        world.results.close()
+        world.results.store.delete("_ledger/t1.json")
+        with pytest.raises(StoreError, match=r"_ledger/t1\.json: the run's ledger is gone; put back a copy"):
+            world.run(clean(world))
+        assert world.run(names(world)) == {"t1-d1-0000"}
+
+
+def test_the_secret_is_in_the_store_before_the_first_intent(open_virtual: OpenWorld) -> None:
+    with open_virtual() as world:
+        intend(world, world.results.begin(Cell("deploy", "1")), [Ref(VM, PROFILE.namespace, "a")])
+        assert world.results.store.keys("_ledger/") == ["_ledger/t1.json"]
 
 
 async def _absent(world: World, name: str) -> bool:
