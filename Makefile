@@ -27,7 +27,7 @@ export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api bench-ssh fidelity \
-	prove-compare prove-kills prove-parsers prefect-up prefect-down \
+	prove-compare prove-faults prove-kills prove-parsers prefect-up prefect-down \
 	test-prefect prove-webhook lock testbed-build testbed-up testbed-down rgw-install rgw-up \
 	rgw-down test-rgw prove-rgw bench-store distclean
 
@@ -109,6 +109,9 @@ test-api: testbed-build ## the tests that need that API server (they start one o
 
 prove-compare: $(READY) ## 200 equal pairs of runs raise no false alarms, a 10 % slower restore is found (writes docs/compare-proof.md)
 	@$(BIN)/python -m tests.benchmarks.prove_compare $(PROOF_ARGS)
+
+prove-faults: $(READY) ## the study with every fault at once and with none, each record beside the truth (writes docs/faults-proof.md)
+	@$(BIN)/python -m tests.benchmarks.prove_faults
 
 prove-kills: $(READY) ## 20 runs killed with -9 and resumed equal an undisturbed one
 	@$(BIN)/python -m tests.benchmarks.prove_kills

@@ -164,12 +164,12 @@ def left_behind(world: World, stage: str) -> int:
     """Objects that a batch of VMs should have taken with it, by a look into the store."""
     store: Any = world.runtime.server.store  # type: ignore[attr-defined]
     kinds = (VM, VMI, POD, DATA_VOLUME, PVC) if stage == "deploy" else (VMI, POD)
-    ours = sum(
+    ours: int = sum(
         (obj["metadata"].get("labels") or {}).get(STAGE_LABEL) == stage
         for kind in kinds
         for obj in store.objects(kind).values()
     )
-    temporary = sum(name.startswith(TEMPORARY) for _, name in store.objects(PVC)) + len(
+    temporary: int = sum(name.startswith(TEMPORARY) for _, name in store.objects(PVC)) + len(
         store.objects(VOLUME_CLONE_SOURCE)
     )
     return ours + (temporary if stage == "deploy" else 0)

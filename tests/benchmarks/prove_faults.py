@@ -50,7 +50,7 @@ def run(store: Path, name: str, seed: int, options: Sequence[str]) -> Found:
     def opened(spec: WorldSpec) -> AbstractContextManager[World]:
         return beside_the_truth(spec, notes, limits)
 
-    taking.open_world = opened  # type: ignore[attr-defined]
+    taking.open_world = opened  # type: ignore[attr-defined, assignment]
     command = ["run", "--profile", "study", "--no-prefect", "--run-id", name, "--seed", str(seed)]
     command += ["--store", str(store / name), *options]
     exit_code = exit_code_of([*command, *(["--faults", str(PLAN)] if name == STRUCK else [])])
