@@ -89,7 +89,7 @@ async def _deploy(
         asked_rate_per_s=section.rate_per_s,
         gap_s=gap_s,
         clone_failures=clones.failures,
-        clone_fallbacks=clones.fallbacks,
+        clone_fallbacks=len(clones.copied),
         one_clone_s=one_clone_s,
     )
     made = outcome(batch, circumstances, profile.limits)

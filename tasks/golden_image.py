@@ -162,6 +162,12 @@ def _succeeded(found: dict[str, Object], name: str) -> bool:
     return bool(phase == "Succeeded")
 
 
+def _is_decided(found: dict[str, Object], name: str) -> bool:
+    """Whether a clone has succeeded, or says already that it is none of a snapshot."""
+    annotations = found.get(name, {}).get("metadata", {}).get("annotations") or {}
+    return annotations.get(CLONE_TYPE, EXPECTED_CLONE) != EXPECTED_CLONE or _succeeded(found, name)
+
+
 def _usable(found: dict[str, Object], names: list[str]) -> bool:
     return all((found.get(name, {}).get("status") or {}).get("readyToUse") is True for name in names)
 
@@ -185,7 +191,7 @@ async def canary(world: World, profile: Profile, attempt: Attempt) -> tuple[str,
     """Clone the first source once, tell how it was cloned and how long it took, delete the clone.
 
     Raises:
-        StageError: CDI fell back to copying; the text gives its reason.
+        StageError: CDI fell back to copying, which is not waited for; the text gives its reason.
     """
     name, where = f"{world.run_id}-canary", profile.namespace
     source = sources_of(profile)[0]
@@ -194,7 +200,7 @@ async def canary(world: World, profile: Profile, attempt: Attempt) -> tuple[str,
     start_ns = world.clock.now_ns()
     await create_ours(world, manifest)
     scope = Scope(DATA_VOLUME, where, labels=manifests.run_selector(world.run_id, STAGE))
-    await wait_until(world, scope, lambda found: _succeeded(found, name), profile.golden_image.limit_s)
+    await wait_until(world, scope, lambda found: _is_decided(found, name), profile.golden_image.limit_s)
     canary_s = (world.clock.now_ns() - start_ns) / NS
     claim = await resent(world, lambda: world.cluster.get(Ref(PVC, where, name)))
     await _remove(world, profile, name)

@@ -60,7 +60,7 @@ class Clones:
     looks: Callable[[], bool] = field(default=lambda: True)
     in_error: dict[int, int] = field(default_factory=dict)
     failures: int = 0
-    fallbacks: int = 0
+    copied: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         n = len(self.batch)
@@ -128,13 +128,14 @@ class Clones:
         i = self.disks.get(meta["name"])
         if i is None or self.bound[i] or event == "DELETED":
             return
+        annotations = meta.get("annotations")
+        if annotations and annotations.get(CLONE_TYPE, EXPECTED_CLONE) != EXPECTED_CLONE:
+            self.copied.add(i)
         status = obj.get("status")
         if status and status.get("phase") == "Bound":
             self.bound[i] = True
             self.bound_ns[i] = self.batch.heard_ns
             self._disk_is(i)
-            annotations = meta.get("annotations") or {}
-            self.fallbacks += annotations.get(CLONE_TYPE, EXPECTED_CLONE) != EXPECTED_CLONE
             self.acknowledged(i, ns)
             self._check(i, ns)
 
