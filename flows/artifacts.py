@@ -111,9 +111,9 @@ def key_of(step: Step) -> str:
 
 
 def table_of(request: RunRequest, step: Step, summary: Summary) -> list[dict[str, Any]]:
-    """The rows of a batch or of IO cells; none for any other step."""
-    if step.stage == "io":
-        return [_plain(cell) for cell in summary["of_cells"]]
+    """The rows of a batch or of an IO cell; none for any other step."""
+    if step.stage == "io" and "cell" in summary:
+        return [_plain(summary)]
     if step.stage not in AFTER:
         return []
     rows = measured_rows(open_store(request.store, writable=False), request.run_id)
@@ -159,7 +159,7 @@ def _link(address: str) -> str:
     return f"[Report]({target}): `{address}`"
 
 
-def _plain(cell: Row) -> Row:
+def _plain(cell: Summary) -> Row:
     return {name: value for name, value in cell.items() if isinstance(value, str | int | float | None)}
 
 

@@ -54,5 +54,7 @@ def by_work(leg: Leg) -> Leg:
 
 
 def _vms(step: Step) -> int:
-    """VMs that a step measures, about: an io step names VMs per node."""
-    return step.vms * (NODES if step.stage == "io" else 1)
+    """VMs that a step brings, about: an io step names VMs per node, and a cell measures those of its size."""
+    if step.stage == "io":
+        return step.vms * NODES if step.cell.isdecimal() else 0
+    return step.vms

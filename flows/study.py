@@ -21,7 +21,7 @@ from flows.outcome import Outcome, Session, outcome_of
 from flows.progress import progress
 from flows.side_by_side import SideBySide, StepRunner, side_by_side
 from flows.steps import Step, steps_of
-from flows.taking import step_here
+from flows.taking import commit_of, step_here
 from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
 from infra.results.commits import read_commits, run_folders
 from infra.results.lock import only_process
@@ -124,7 +124,8 @@ def refused() -> Iterator[None]:
 
 def steps_to_take(request: RunRequest) -> list[Step]:
     """The steps of the run; what has to be kept is not cleaned."""
-    return [step for step in steps_of(request.profile) if not (request.keep and step.stage == "clean")]
+    steps = steps_of(request.profile, request.run_id)
+    return [step for step in steps if not (request.keep and step.stage == "clean")]
 
 
 class Way(NamedTuple):
@@ -262,10 +263,10 @@ def finished_before(request: RunRequest) -> Outcome | None:
         return None
     check_same_run(manifest, request)
     outcome = outcome_of(store, manifest)
-    cells = {commit.cell for commit in last_complete(read_commits(store, request.run_id))}
+    commits = last_complete(read_commits(store, request.run_id))
     is_done = {"report": outcome.report is not None, "clean": outcome.objects_left is False}
     wanted = steps_to_take(request)
-    done = all(is_done.get(step.stage, (step.stage, step.cell, step.repeat) in cells) for step in wanted)
+    done = all(is_done.get(step.stage, commit_of(step, commits) is not None) for step in wanted)
     if not done or manifest["finished_at"] is None:
         return None
     check_parts(store, request.run_id)

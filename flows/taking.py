@@ -1,6 +1,6 @@
 """One step of a run in a world of its own: in this process, in one beside it, or in a Prefect task."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from flows.approval import approval
@@ -16,7 +16,8 @@ from tasks.boot_storm import boot_batch
 from tasks.clean import clean
 from tasks.deploy import deploy_batch
 from tasks.golden_image import golden_image
-from tasks.io_scaling import io_size
+from tasks.io_plan import cell_of
+from tasks.io_scaling import io_step
 from tasks.latency import latency_tool
 from tasks.latency_plan import tool_named
 from tasks.preflight import preflight
@@ -45,9 +46,18 @@ def step_here(request: RunRequest, step: Step) -> dict[str, Any]:
 
 def _done(request: RunRequest, step: Step) -> Commit | None:
     """The complete commit of a step; opening a world of thousands of VMs for this would take a second."""
-    cell = Cell(step.stage, step.cell, step.repeat)
-    commits = read_commits(open_store(request.store), request.run_id)
-    return next((each for each in last_complete(commits) if each.cell == cell), None)
+    return commit_of(step, last_complete(read_commits(open_store(request.store), request.run_id)))
+
+
+def commit_of(step: Step, commits: Sequence[Commit]) -> Commit | None:
+    """The commit of a step among last complete ones; that of an io cell is named by the VMs of its size."""
+    found = {each.cell: each for each in commits}
+    per_node, _, access = step.cell.partition("-")
+    if step.stage != "io" or not access:
+        return found.get(Cell(step.stage, step.cell, step.repeat))
+    size = found.get(Cell("io", per_node, step.repeat))
+    cell = cell_of(size.summary["vms"], step.vms, access) if size else None
+    return found.get(Cell("io", cell.name, step.repeat)) if cell else None
 
 
 def _stage(world: World, request: RunRequest, step: Step) -> Coroutine[Any, Any, dict[str, Any]]:
@@ -64,7 +74,7 @@ def _stage(world: World, request: RunRequest, step: Step) -> Coroutine[Any, Any,
         case "boot":
             return boot_batch(world, profile, step.vms, step.repeat)
         case "io":
-            return io_size(world, profile, step.vms, step.repeat)
+            return io_step(world, profile, step.cell, step.repeat)
         case "latency":
             return latency_tool(world, profile, tool_named(step.cell))
     raise StageError(f"stage {step.stage}: this version does not run it")

@@ -18,6 +18,8 @@ DATA = "/var/lib/virtscale/io/data"
 """Folder of the data set in every guest."""
 JOBS = "/run/virtscale/io.fio"
 LAYOUT = "/run/virtscale/layout.fio"
+END = "end"
+"""The step, and its cell, that deletes the VMs."""
 
 
 class IoCell(NamedTuple):
@@ -60,16 +62,27 @@ def dataset_bytes(io: Io) -> int:
     return dataset_files(io) * io.file_mib * MIB
 
 
+def accesses(io: Io) -> list[str]:
+    """What is measured at every size: `4-read`, `4-write` ..., in the order of the profile."""
+    return [f"{block}-{pattern}" for block in io.block_kib for pattern in io.patterns]
+
+
+def in_order(io: Io, run_id: str, vms_per_node: int, repeat: int) -> list[str]:
+    """The order in which the accesses of one size are measured: drawn by run, size and repeat alone."""
+    drawn = accesses(io)
+    Random(f"{run_id}/io/{vms_per_node}/{repeat}").shuffle(drawn)
+    return drawn
+
+
+def cell_of(vms: int, vms_per_node: int, access: str) -> IoCell:
+    """The cell of so many VMs and one access."""
+    block, _, pattern = access.partition("-")
+    return IoCell(vms, vms_per_node, int(block), pattern)
+
+
 def cells_of(io: Io, vms: int, vms_per_node: int) -> list[IoCell]:
     """The cells of one size, in the order of the profile."""
-    return [IoCell(vms, vms_per_node, block, pattern) for block in io.block_kib for pattern in io.patterns]
-
-
-def in_order(cells: Sequence[IoCell], run_id: str, repeat: int) -> list[IoCell]:
-    """The order in which they are measured: drawn by run, size and repeat alone."""
-    drawn = list(cells)
-    Random(f"{run_id}/io/{cells[0].vms}/{repeat}").shuffle(drawn)
-    return drawn
+    return [cell_of(vms, vms_per_node, access) for access in accesses(io)]
 
 
 def split(total: int, parts: int) -> tuple[int, ...]:

@@ -34,16 +34,23 @@ PAUSE_S = 5.0
 
 @dataclass(slots=True)
 class Fleet:
-    """The VMs of one size; `broken` says of a VM why it cannot be measured."""
+    """The VMs of one size; `broken` says of a VM why it cannot be measured.
 
-    nodes: list[str]
+    `nodes` are names with their host-name labels.
+    """
+
+    nodes: list[tuple[str, str]]
     names: list[str]
     placed: dict[str, str] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
 
     def node_of(self, i: int) -> str:
         """The node that VM i belongs to."""
-        return self.nodes[i % len(self.nodes)]
+        return self.nodes[i % len(self.nodes)][0]
+
+    def hosts(self) -> dict[str, str]:
+        """The host-name label that each VM is pinned to."""
+        return {name: self.nodes[i % len(self.nodes)][1] for i, name in enumerate(self.names)}
 
     @property
     def usable(self) -> list[str]:
@@ -61,36 +68,37 @@ def vm_name(run_id: str, i: int) -> str:
     return f"{run_id}-io-{i:04d}"
 
 
-async def ensure_fleet(world: World, profile: Profile, attempt: Attempt, per_node: int) -> Fleet:
-    """Make sure that so many VMs run on every node and answer; those that do not are said to be broken.
+def fleet_of(world: World, nodes: list[tuple[str, str]], per_node: int) -> Fleet:
+    """So many VMs on each of these nodes."""
+    return Fleet(nodes, [vm_name(world.run_id, i) for i in range(per_node * len(nodes))])
+
+
+async def ensure_fleet(world: World, profile: Profile, attempt: Attempt, fleet: Fleet) -> bool:
+    """Make sure that the VMs run in their places and answer; True when some had to be made.
+
+    Those that do not are said to be broken; known broken ones are tried again only when VMs are made.
 
     Raises:
-        StageError: there is no room for them, or not one of them is up.
+        StageError: there is no room for them, or of those that are tried not one is up.
         InvalidRun: this world's guests cannot be reached.
     """
     if not world.guests.steps:
         raise InvalidRun("stage io: the guests of this world cannot be reached: leave io out of --stages")
-    nodes = await chosen_nodes(world, profile)
-    names = [vm_name(world.run_id, i) for i in range(per_node * len(nodes))]
-    fleet = Fleet([name for name, _ in nodes], names)
     there = await _existing(world, profile)
-    missing = [name for name in names if name not in there]
+    missing = [name for name in fleet.names if name not in there]
     if missing:
+        fleet.broken.clear()
         await _check_room(world, profile, fleet, missing)
-        await _create(world, profile, attempt, dict(zip(missing, _pins(nodes, names, missing), strict=True)))
+        hosts = fleet.hosts()
+        await _create(world, profile, attempt, {name: hosts[name] for name in missing})
         await _cloned(world, profile, fleet)
+    tried = fleet.usable
     await _start(world, profile, fleet)
     await look_at_placement(world, profile, fleet)
-    if not fleet.usable:
-        first = names[0]
+    if tried and not fleet.usable:
+        first = fleet.names[0]
         raise StageError(f"VirtualMachine {profile.namespace}/{first} and all others: {fleet.broken[first]}")
-    return fleet
-
-
-def _pins(nodes: list[tuple[str, str]], names: list[str], missing: list[str]) -> list[str]:
-    """The host name that each missing VM is pinned to."""
-    place = {name: i for i, name in enumerate(names)}
-    return [nodes[place[name] % len(nodes)][1] for name in missing]
+    return bool(missing)
 
 
 async def chosen_nodes(world: World, profile: Profile) -> list[tuple[str, str]]:
@@ -200,12 +208,12 @@ async def _phases(
 
 async def _start(world: World, profile: Profile, fleet: Fleet) -> None:
     """Start the VMs that do not run, and wait until each answers a command."""
-    running = {obj["metadata"]["name"] for obj in await _instances(world, profile)}
+    phases = {obj["metadata"]["name"]: obj.get("status") or {} for obj in await _instances(world, profile)}
     await at_once(
-        [name for name in fleet.usable if name not in running], lambda name: _ask(world, profile, name)
+        [name for name in fleet.usable if name not in phases], lambda name: _ask(world, profile, name)
     )
     deadline_ns = world.clock.now_ns() + round(profile.io.limit_s * NS)
-    wanted = set(fleet.usable)
+    wanted = {name for name in fleet.usable if phases.get(name, {}).get("phase") != "Running"}
     up = await _phases(world, profile, (VMI, wanted), ("Running",))
     fleet.broken |= dict.fromkeys(sorted(wanted - up.keys()), "its instance did not run within the limit")
     answers = await asyncio.gather(*(_answers(world, name, deadline_ns) for name in fleet.usable))

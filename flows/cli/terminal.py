@@ -125,18 +125,17 @@ def _live(console: Console) -> Progress:
 
 def step_lines(request: RunRequest, step: Step, summary: Summary) -> list[str]:
     """What is said about a finished step; a batch that went wrong is said with its delete or stop, too."""
-    if step.stage == "io":
-        before = "  (done before)" if summary.get("skipped") else ""
-        return [io_line(cell) + before for cell in summary["of_cells"]]
+    before = "  (done before)" if summary.get("skipped") else ""
+    if step.stage == "io" and "cell" in summary:
+        return [io_line(summary) + before]
     if step.stage == "latency":
-        return [latency_line(summary) + ("  (done before)" if summary.get("skipped") else "")]
+        return [latency_line(summary) + before]
     if step.stage not in {"deploy", "boot"}:
-        return [f"{step.label:<14}{'done before' if summary.get('skipped') else _told(summary)}"]
+        return [f"{step.label + ' ':<14}{'done before' if summary.get('skipped') else _told(summary)}"]
     rows = measured_rows(open_store(request.store), request.run_id)
     mine = [row for row in rows if row["batch"] == step.vms and row["repeat"] == step.repeat]
     own = [row for row in mine if row["stage"] == step.stage]
     after = [row for row in mine if row["stage"] == {"deploy": "delete", "boot": "stop"}[step.stage]]
-    before = "  (done before)" if summary.get("skipped") else ""
     return [batch_line(row) + before for row in own] + [
         batch_line(row) for row in after if row["verdict"] != "valid"
     ]

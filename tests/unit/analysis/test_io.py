@@ -69,11 +69,12 @@ def test_every_vm_and_section_has_its_own_random_offsets() -> None:
 
 
 def test_the_order_of_cells_is_drawn_by_run_size_and_repeat() -> None:
-    cells = cells_of(IO, 129, 1)
-    orders = {tuple(in_order(cells, f"run{i}", 1)) for i in range(30)}
-    assert in_order(cells, "a", 1) == in_order(cells, "a", 1)
-    assert all(set(order) == set(cells) for order in orders)
+    orders = {tuple(in_order(IO, f"run{i}", 1, 1)) for i in range(30)}
+    assert in_order(IO, "a", 1, 1) == in_order(IO, "a", 1, 1)
+    assert all(sorted(order) == ["4-read", "4-write", "64-read", "64-write"] for order in orders)
     assert len(orders) > 5
+    assert len({tuple(in_order(IO, "a", per_node, 1)) for per_node in range(30)}) > 5
+    assert len({tuple(in_order(IO, "a", 1, repeat)) for repeat in range(30)}) > 5
 
 
 def result(vm: str, **more: Any) -> VmResult:

@@ -5,7 +5,7 @@ from tasks.profile import STAGES, load_profile, profile_hash, with_stages
 
 
 def labels(*sets: str) -> list[str]:
-    return [step.label for step in steps_of(load_profile("smoke", sets))]
+    return [step.label for step in steps_of(load_profile("smoke", sets), "r1")]
 
 
 def test_the_study_reads_as_the_procedure() -> None:
@@ -20,6 +20,11 @@ def test_the_study_reads_as_the_procedure() -> None:
         "boot 2",
         "boot 4",
         "io 1 per node",
+        "io 1 per node 4 KiB read",
+        "io 1 per node 4 KiB write",
+        "io 1 per node 64 KiB write",
+        "io 1 per node 64 KiB read",
+        "io end",
         "report",
         "clean",
     ]
@@ -41,8 +46,12 @@ def test_repeats_go_through_all_sizes_before_the_next() -> None:
 
 
 def test_no_two_steps_share_a_cell() -> None:
-    steps = steps_of(load_profile("study", ["boot.repeats=3", "deploy.repeats=2"]))
+    steps = steps_of(load_profile("study", ["boot.repeats=3", "deploy.repeats=2", "io.repeats=2"]))
     assert len({(step.stage, step.cell, step.repeat) for step in steps}) == len(steps)
+
+
+def test_the_study_is_at_most_80_steps_each_of_which_is_a_task_run() -> None:
+    assert len(steps_of(load_profile("study"))) == 47
 
 
 def test_stages_are_taken_in_the_order_of_a_study_whatever_was_typed() -> None:
