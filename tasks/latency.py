@@ -6,24 +6,15 @@ the guests at work and goes on. Cells: `<tool>-s0` holds the set-up (and the vir
 `<tool>-s<k>` segment k, `<tool>` the end of it all.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from infra.errors import GuestError, StageError, ToolOutputError
+from infra.errors import StageError, ToolOutputError
 from infra.results.port import Cell, Commit
 from infra.world import World
 from tasks.deploy import remove_vms
-from tasks.latency_guest import (
-    COPIES,
-    Finished,
-    copied,
-    finished,
-    is_noisy,
-    look,
-    snapshot,
-    start,
-    stop,
-)
+from tasks.latency_guest import Finished, finished, is_noisy, look, result, start, stop
 from tasks.latency_plan import GAP_S, ToolPlan, plan_of
 from tasks.latency_rows import Part, headline, histogram_rows, parts_of, reflected, run_rows, since
 from tasks.latency_vms import STAGE, are_up, ensure_up, vm_names
@@ -127,19 +118,16 @@ async def _measure(world: World, series: Series, segment: int) -> None:
     plan = series.plan
     attempt = world.results.begin(series.cell(segment))
     rows: list[dict[str, Any]] = []
-    copies: dict[str, str] = {}
+    measured = _chained if plan.chained else _long
     for vm in series.boots:
-        if plan.chained:
-            parts, reason = await _chained(world, vm, plan, segment)
-        else:
-            parts, reason, copies[vm] = await _long(world, vm, series, segment)
+        parts, reason = await measured(world, vm, plan, segment)
         if not await is_noisy(world, vm, plan):
             reason = reason or NOISE_GONE
         rows += run_rows(plan, vm, segment, parts, reason)
         attempt.add("latency_histograms", histogram_rows(plan, vm, segment, parts))
     attempt.add("latency_runs", rows)
     summary = {"stage": STAGE, "tool": plan.tool, "segment": segment, "boots": series.boots}
-    attempt.commit({**summary, **headline(rows), "copies": copies})
+    attempt.commit({**summary, **headline(rows)})
 
 
 async def _chained(world: World, vm: str, plan: ToolPlan, segment: int) -> tuple[list[Part], str]:
@@ -153,7 +141,7 @@ async def _chained(world: World, vm: str, plan: ToolPlan, segment: int) -> tuple
     same = before is not None and before.boot_id == noted.boot_id
     since_s = before.end_s if before is not None and same else noted.begin_s
     try:
-        body = await copied(world, vm, plan.result(segment), noted.sha256)
+        body = await result(world, vm, plan, noted)
         parts = parts_of(plan, body, noted.end_s - since_s)
     except ToolOutputError as error:
         return [], str(error)
@@ -161,9 +149,12 @@ async def _chained(world: World, vm: str, plan: ToolPlan, segment: int) -> tuple
 
 
 async def _awaited(world: World, vm: str, plan: ToolPlan, segment: int) -> tuple[Finished | None, str]:
-    """What the runner notes of a segment, once it is finished; else the reason why it never will be."""
+    """What is noted of a segment, once it is finished; else the reason why it never will be."""
     while True:
         now, noted = await look(world, vm, plan), await finished(world, vm, plan)
+        if not plan.chained:
+            # what an earlier process wrote is on the disk still
+            noted = {number: each for number, each in noted.items() if each.boot_id == now.boot_id}
         if segment in noted:
             return noted[segment], ""
         if now.state != "active":
@@ -175,55 +166,34 @@ async def _awaited(world: World, vm: str, plan: ToolPlan, segment: int) -> tuple
         await world.clock.sleep(due_s if due_s > 0 else max(1.0, plan.segment_s / POLLS))
 
 
-async def _long(world: World, vm: str, series: Series, segment: int) -> tuple[list[Part], str, str]:
-    """What a long process measured since the copy before; the copy itself is kept in the summary."""
-    plan = series.plan
-    now = await look(world, vm, plan)
-    due_s = now.started_s + segment * plan.segment_s - now.uptime_s
-    if due_s > 0:
-        await world.clock.sleep(due_s)
-        now = await look(world, vm, plan)
-    before, last_s = _copy_before(world, series, segment, vm)
-    if now.boot_id != series.boots[vm] or now.state != "active":
-        return [], f"{plan.tool} is {now.state}; boot {now.boot_id}", ""
+async def _long(world: World, vm: str, plan: ToolPlan, segment: int) -> tuple[list[Part], str]:
+    """What a long process measured between two copies of its file; else the reason why that is not known."""
+    noted, found = await _awaited(world, vm, plan, segment)
+    if noted is None:
+        return [], found
+    if noted.exit != 0:
+        return [], f"{plan.tool} did not write its file: exit code {noted.exit}"
     try:
-        body = await _snapshot(world, vm, plan)
-    except GuestError as error:
-        return [], str(error), ""
-    run, at_s = reflected(body), now.uptime_s
-    part = since(before, run, plan.cpus[0], at_s - (last_s or now.started_s))
-    copy = f"{at_s} {body.decode()}"
+        now = reflected(await result(world, vm, plan, noted))
+    except ToolOutputError as error:
+        return [], str(error)
+    before, since_s = await _copy_before(world, vm, plan, noted)
+    part = since(before, now, plan.cpus[0], noted.end_s - since_s)
     if part.n <= 0:
-        return [], "stalled: no round was completed since the copy before", copy
-    return [part], "", copy
+        return [], "stalled: no round was completed since the copy before"
+    return [part], ""
 
 
-async def _snapshot(world: World, vm: str, plan: ToolPlan) -> bytes:
-    """A copy of the file that can be read: it is truncated and written while we look."""
-    for left in reversed(range(COPIES)):
-        body = await snapshot(world, vm, plan)
-        try:
-            reflected(body)
-        except ToolOutputError:
-            if not left:
-                raise
-            await world.clock.sleep(1.0)
-        else:
-            return body
-    raise GuestError(f"guest {vm}: {plan.histogram} cannot be copied")
-
-
-def _copy_before(
-    world: World, series: Series, segment: int, vm: str
-) -> tuple[L2ReflectRun | None, float | None]:
-    """The last copy of this process that is stored, and the guest's uptime then."""
-    for earlier in range(segment - 1, 0, -1):
-        commit = _stored(world, series, earlier)
-        copy = commit.summary["copies"].get(vm) if commit else None
-        if copy:
-            at_s, _, body = copy.partition(" ")
-            return reflected(body.encode()), float(at_s)
-    return None, None
+async def _copy_before(
+    world: World, vm: str, plan: ToolPlan, noted: Finished
+) -> tuple[L2ReflectRun | None, float]:
+    """The last copy before that one which can be read, and its uptime; without one, that of the start."""
+    of_boot = [each for each in (await finished(world, vm, plan)).values() if each.boot_id == noted.boot_id]
+    for earlier in sorted(of_boot, key=lambda each: each.segment, reverse=True):
+        if earlier.segment < noted.segment and earlier.exit == 0:
+            with suppress(ToolOutputError):
+                return reflected(await result(world, vm, plan, earlier)), earlier.end_s
+    return None, (await look(world, vm, plan)).started_s
 
 
 async def _ended(world: World, vm: str, plan: ToolPlan) -> int:

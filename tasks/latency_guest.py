@@ -15,15 +15,15 @@ import infra.guests
 from infra.errors import GuestError, StageError, ToolOutputError
 from infra.world import World
 from tasks.batch import NS
-from tasks.latency_plan import RUNNER, ToolPlan
+from tasks.latency_plan import COPIER, RUNNER, ToolPlan
 from tasks.tool_output.integrity import intact
 
 T = TypeVar("T")
 COMMAND_LIMIT_S = 60.0
 PAUSE_S = 10.0
 LEAST_PATIENCE_S = 300.0
-COPIES = 3
-"""How often a file is copied before it is taken to be damaged: it may be written just then."""
+FETCHES = 3
+"""How often a file is fetched before it is taken to be damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,9 @@ class GuestNow:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What the runner noted of a segment."""
+    """What our script noted of a segment; seconds are the guest's uptime."""
 
+    segment: int
     boot_id: str
     begin_s: float
     end_s: float
@@ -82,7 +83,7 @@ async def _look(world: World, vm: str, unit: str) -> GuestNow:
 
 
 async def finished(world: World, vm: str, plan: ToolPlan) -> dict[int, Finished]:
-    """The segments that the runner has finished, by number; a torn last line is not yet one."""
+    """The segments that are finished, by number; a torn last line is not yet one."""
     try:
         text = (await world.guests.fetch(vm, f"{plan.folder}/manifest")).decode(errors="replace")
     except GuestError:
@@ -91,35 +92,39 @@ async def finished(world: World, vm: str, plan: ToolPlan) -> dict[int, Finished]
     for line in text.splitlines():
         try:
             noted = json.loads(line)
-            segment = int(noted.pop("segment"))
-            found[segment] = Finished(**noted)
+            found[int(noted["segment"])] = Finished(**noted)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return found
 
 
-async def copied(world: World, vm: str, path: str, sha256: str) -> bytes:
-    """A result whose sum is the one that the guest noted.
+async def result(world: World, vm: str, plan: ToolPlan, noted: Finished) -> bytes:
+    """The result of a finished segment, whose sum is the one that the guest noted.
 
     Raises:
-        ToolOutputError: it is not, also when copied again.
+        ToolOutputError: it is not, also when fetched again.
+        StageError: the guest does not answer.
     """
-    for _ in range(COPIES - 1):
+    path = plan.result(noted.segment)
+
+    async def fetched() -> bytes:
+        return intact(path, await world.guests.fetch(vm, path), noted.sha256)
+
+    for _ in range(FETCHES - 1):
         with suppress(ToolOutputError):
-            return intact(path, await world.guests.fetch(vm, path), sha256)
-    return intact(path, await world.guests.fetch(vm, path), sha256)
+            return await patient(world, vm, plan.segment_s, fetched)
+    return await patient(world, vm, plan.segment_s, fetched)
 
 
 async def start(world: World, vm: str, plan: ToolPlan, first: int) -> None:
-    """Put the runner into the guest, start noise and tool; what runs already is left alone."""
+    """Put our script into the guest, start noise and tool; what runs already is left alone."""
     limit_s = plan.segment_s
-    script = (Path(infra.guests.__path__[0]) / "segments.sh").read_bytes()
-    await patient(world, vm, limit_s, lambda: world.guests.put(vm, RUNNER, script))
-    folder = f"mkdir -p {plan.folder}"
-    commands = [f"chmod 755 {RUNNER}", folder, plan.start(first)]
-    if plan.noise:
-        commands.insert(2, plan.start_noise())
-    for command in commands:
+    path, name = (RUNNER, "segments.sh") if plan.chained else (COPIER, "copies.sh")
+    script = (Path(infra.guests.__path__[0]) / name).read_bytes()
+    await patient(world, vm, limit_s, lambda: world.guests.put(vm, path, script))
+    starts = [*([plan.start_noise()] if plan.noise else []), plan.start(first)]
+    starts += [] if plan.chained else [plan.start_copies()]
+    for command in (f"chmod 755 {path}", f"mkdir -p {plan.folder}", *starts):
         await patient(world, vm, limit_s, lambda command=command: _run(world, vm, command))  # type: ignore[misc]
 
 
@@ -130,12 +135,6 @@ async def _run(world: World, vm: str, command: str) -> bytes:
         if "already loaded" in str(error):
             return b""
         raise
-
-
-async def snapshot(world: World, vm: str, plan: ToolPlan) -> bytes:
-    """Have l2reflect write its file now, and copy it."""
-    await world.guests.run(vm, f"systemctl kill --signal=USR2 {plan.unit}", COMMAND_LIMIT_S)
-    return await world.guests.fetch(vm, plan.histogram)
 
 
 async def is_noisy(world: World, vm: str, plan: ToolPlan) -> bool:

@@ -9,7 +9,8 @@ from tasks.profile import Latency, LatencyTool
 VMS = 2
 """A frame needs two ends; jitter is measured in both at once."""
 FOLDER = "/var/lib/virtscale/latency"
-RUNNER = "/usr/local/bin/virtscale-segments"
+RUNNER, COPIER = "/usr/local/bin/virtscale-segments", "/usr/local/bin/virtscale-copies"
+"""Our scripts in the guest: one runs a tool once for each segment, one copies a long process's file."""
 HISTOGRAM_US = 1000
 """Slots asked of cyclictest: as many as jitterdebugger has."""
 OSLAT_BUCKETS = 128
@@ -33,7 +34,7 @@ class ToolPlan:
     """One tool in the guests: `segments` of `segment_s` seconds on `cpus` of each VM.
 
     `chained`: our runner starts the tool once for each segment. l2reflect must not be interrupted:
-    it is one process, and its file is copied at the end of each segment.
+    it is one process, and another unit copies its file at the end of each segment.
     """
 
     tool: LatencyTool
@@ -77,7 +78,7 @@ class ToolPlan:
 
     def result(self, segment: int) -> str:
         """The file with a segment's result."""
-        return f"{self.folder}/seg-{segment:05d}{self.suffix}" if self.chained else self.histogram
+        return f"{self.folder}/seg-{segment:05d}{self.suffix}"
 
     @property
     def histogram(self) -> str:
@@ -93,6 +94,13 @@ class ToolPlan:
         """The command that starts the tool as a unit, from this segment on."""
         chain = f"{RUNNER} {self.folder} {first} {self.segments} {self.suffix} " if self.chained else ""
         return f"{_as_unit(self.unit)} {chain}{self._command()}"
+
+    def start_copies(self) -> str:
+        """The command that starts the copies of a long process's file."""
+        times = f"{self.segments} {self.segment_s}"
+        return (
+            f"{_as_unit(f'{self.unit}-copies')} {COPIER} {self.folder} {times} {self.unit} {self.histogram}"
+        )
 
     def start_noise(self) -> str:
         """The command that starts the load beside it."""

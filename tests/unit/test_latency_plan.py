@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from infra.errors import ProfileError
 from tasks.latency_plan import cpus_of, plan_of, tool_named
 from tasks.profile import load_profile
 
-RUNNER = Path(infra.guests.__path__[0]) / "segments.sh"
+RUNNER, COPIER = (Path(infra.guests.__path__[0]) / name for name in ("segments.sh", "copies.sh"))
 FAKE = '#!/bin/sh\necho run >>{count}\nprintf \'result of %s\' "$1" >"$1.json"\n'
 
 
@@ -62,6 +64,46 @@ def test_a_runner_that_starts_again_does_not_measure_again(tmp_path: Path, tool:
 def test_a_tool_that_fails_is_noted_with_its_exit_code(tmp_path: Path, tool: Path) -> None:
     tool.write_text("#!/bin/sh\nexit 3\n")
     assert [line["exit"] for line in segments(tmp_path / "d", tool, 1, 1)] == [3]
+
+
+SYSTEMCTL = """#!/bin/sh
+if [ "$1" = show ]; then
+    echo ActiveEnterTimestampMonotonic=$(awk '{{printf "%d", $1 * 1e6}}' /proc/uptime)
+elif [ -e {folder}/dead ]; then
+    exit 1
+else
+    echo run >>{folder}/count
+    wc -l <{folder}/count >{folder}/hist.json
+fi
+"""
+
+
+def copies(folder: Path, last: int) -> list[dict[str, Any]]:
+    """What copies.sh notes of a unit that writes on USR2 how often it has written."""
+    systemctl = folder / "systemctl"
+    systemctl.write_text(SYSTEMCTL.format(folder=folder))
+    systemctl.chmod(0o755)
+    arguments = [str(folder / "d"), str(last), "0.6", "virtscale-l2reflect", str(folder / "hist.json")]
+    path = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    subprocess.run(["sh", str(COPIER), *arguments], check=True, timeout=30, env=path)
+    return [json.loads(line) for line in (folder / "d" / "manifest").read_text().splitlines()]
+
+
+@needs_linux
+def test_copies_are_taken_at_the_ends_of_segments_and_noted_with_their_sums(tmp_path: Path) -> None:
+    noted = copies(tmp_path, 2)
+    assert [(line["segment"], line["exit"]) for line in noted] == [(1, 0), (2, 0)]
+    bodies = [(tmp_path / "d" / f"seg-0000{number}.json").read_bytes() for number in (1, 2)]
+    assert bodies == [b"1\n", b"2\n"]
+    assert [line["sha256"] for line in noted] == [hashlib.sha256(body).hexdigest() for body in bodies]
+    assert noted[1]["begin_s"] == noted[0]["end_s"]
+    assert all(line["end_s"] - line["begin_s"] > 0.55 for line in noted)
+
+
+@needs_linux
+def test_a_process_that_is_gone_is_noted_with_an_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "dead").touch()
+    assert [line["exit"] for line in copies(tmp_path, 1)] == [1]
 
 
 def test_the_study_measures_three_and_five_days() -> None:

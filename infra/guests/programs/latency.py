@@ -23,6 +23,12 @@ NS = 10**9
 BOOT_ID, UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 RUNNER = "/usr/local/bin/virtscale-segments"
 """Our runner (segments.sh); arguments: FOLDER FIRST LAST SUFFIX COMMAND..., "@" is the segment's path."""
+COPIER = "/usr/local/bin/virtscale-copies"
+"""Our copies of a long process's file (copies.sh); arguments: FOLDER LAST SECONDS UNIT FILE."""
+COPIED_S = 0.5
+"""From the signal to the line that says it is copied: as the script waits."""
+LATE_S = 0.02
+"""How late the script wakes up at most; assumption (a few processes of a shell)."""
 SEGMENTED: Mapping[str, Callable[[ToolRun], bytes]] = {
     "jitterdebugger": jitterdebugger.result,
     "cyclictest": cyclictest.result,
@@ -45,9 +51,9 @@ class LatencyPrograms:
         return start(machine, invocation.files, invocation.arguments, self._loop.now_ns)
 
     async def _control(self, invocation: Invocation) -> bytes:
-        """`systemctl show|kill|stop [options] UNIT`."""
+        """`systemctl show|stop UNIT`."""
         machine, files = self._machine(invocation), invocation.files
-        verb, *options, name = invocation.arguments
+        verb, *_, name = invocation.arguments
         unit = unit_named(machine, files, name)
         if verb == "show":
             return show(unit, machine)
@@ -56,7 +62,6 @@ class LatencyPrograms:
         if verb == "stop":
             unit = stopped(unit, self._loop.now_ns)
             keep(files, unit)
-        if verb == "stop" or "--signal=USR2" in options:
             self._write(machine, files, unit)
         return b""
 
@@ -73,9 +78,11 @@ class LatencyPrograms:
         files[UPTIME] = f"{uptime_s:.2f} {uptime_s:.2f}\n".encode()
         for unit in units_of(machine, files):
             if unit.argv[0] == RUNNER:
-                self._catch_up(machine, files, unit)
+                self._run_segments(machine, files, unit)
+            elif unit.argv[0] == COPIER:
+                self._copy_segments(machine, files, unit)
 
-    def _catch_up(self, machine: Machine, files: dict[str, bytes], unit: Unit) -> None:
+    def _run_segments(self, machine: Machine, files: dict[str, bytes], unit: Unit) -> None:
         folder, first, last, suffix, *command = unit.argv[1:]
         end_ns, now_ns = unit.started_ns, unit.end_ns(self._loop.now_ns)
         for segment in range(int(first), int(last) + 1):
@@ -93,6 +100,33 @@ class LatencyPrograms:
                 files[path + suffix] = body
                 line = _manifest_line(machine, segment, (begin_ns, end_ns), body)
                 files[f"{folder}/manifest"] = files.get(f"{folder}/manifest", b"") + line
+
+    def _copy_segments(self, machine: Machine, files: dict[str, bytes], copier: Unit) -> None:
+        folder, last, seconds, name, _ = copier.argv[1:]
+        unit = unit_named(machine, files, name)
+        if unit is None:
+            return
+        begin_ns, manifest = unit.started_ns, f"{folder}/manifest"
+        for segment in range(1, int(last) + 1):
+            path = f"{folder}/seg-{segment:05d}.json"
+            late_ns = round(LATE_S * self._draws.uniform("latency", f"{machine.vm} late at {path}") * NS)
+            end_ns = unit.started_ns + segment * int(seconds) * NS + late_ns
+            noted_ns = end_ns + round(COPIED_S * NS)
+            if noted_ns > copier.end_ns(self._loop.now_ns) or unit.end_ns(end_ns) < end_ns:
+                return
+            noted = files.get(manifest, b"")
+            if _line_begins(machine, segment) not in noted:
+                files[path] = body = self._reflected(machine, files, unit, end_ns)
+                files[manifest] = noted + _manifest_line(machine, segment, (begin_ns, end_ns), body)
+            begin_ns = end_ns
+
+    def _reflected(self, machine: Machine, files: dict[str, bytes], unit: Unit, at_ns: int) -> bytes:
+        """What l2reflect's file holds when it is written at a moment."""
+        run = self._run(machine, unit, unit.name, unit.started_ns)
+        noisy = self._noisy(machine, files, unit.started_ns)
+        return l2reflect.result(
+            replace(run, noisy=noisy, seconds=(unit.end_ns(at_ns) - unit.started_ns) / NS)
+        )
 
     def _gap_ns(self, machine: Machine, path: str) -> int:
         model = self._model
@@ -117,20 +151,24 @@ class LatencyPrograms:
         return any(unit.started_ns <= at_ns < unit.end_ns(at_ns + 1) for unit in units)
 
     def _write(self, machine: Machine, files: dict[str, bytes], unit: Unit) -> None:
-        """What a long process writes on USR2 and at its end."""
+        """What a process writes at its end."""
         run = self._run(machine, unit, unit.name, unit.started_ns)
         tool = unit.argv[0]
         if tool == "l2reflect":
-            noisy = self._noisy(machine, files, unit.started_ns)
-            files[run.option("-F") or ""] = l2reflect.result(replace(run, noisy=noisy))
+            files[run.option("-F") or ""] = self._reflected(machine, files, unit, self._loop.now_ns)
         elif tool == "stress-ng":
             files[run.option("--yaml") or ""] = stress_ng.result(run)
+
+
+def _line_begins(machine: Machine, segment: int) -> bytes:
+    return f'{{"segment": {segment}, "boot_id": "{boot_id(machine)}",'.encode()
 
 
 def _manifest_line(machine: Machine, segment: int, span_ns: tuple[int, int], body: bytes) -> bytes:
     """What the runner notes of a finished segment; seconds are the guest's uptime."""
     booted_ns = machine.sshd_ns or 0
-    begin_s, end_s = (round((ns - booted_ns) / NS, 3) for ns in span_ns)
+    # /proc/uptime cuts off what is less than 10 ms
+    begin_s, end_s = ((ns - booted_ns) // 10**7 / 100 for ns in span_ns)
     line = {
         "segment": segment,
         "boot_id": boot_id(machine),

@@ -89,11 +89,11 @@ def test_a_killed_run_goes_on_with_what_the_guests_did_meanwhile(
     assert attempts[f"{tool}-s0"] == attempts[f"{tool}-s1"] == attempts[f"{tool}-s4"] == 1
 
 
+@pytest.mark.parametrize(("tool", "segment"), [("jitterdebugger", 2), ("l2reflect", 1), ("l2reflect", 3)])
 def test_a_run_that_was_killed_stores_the_same_as_one_that_was_not(
-    open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tool: LatencyTool, segment: int
 ) -> None:
-    tool: LatencyTool = "jitterdebugger"
-    kill_before_segment(monkeypatch, 2)
+    kill_before_segment(monkeypatch, segment)
     with pytest.raises(Killed), open_virtual() as world:
         measure(world, tool)
     monkeypatch.undo()
