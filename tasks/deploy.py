@@ -14,16 +14,16 @@ from infra.results.port import Attempt, Cell
 from infra.world import World
 from tasks.analysis.verdicts import worst
 from tasks.batch import Batch
-from tasks.deletion import Volume, delete_vms, doomed_batch, volumes_of
+from tasks.deletion import delete_vms, doomed_batch, volumes_of
 from tasks.evidence import keep_evidence
 from tasks.golden_image import CANARY_KEY, canary_s_of, ensure_golden_image
 from tasks.heartbeats import intend_heartbeats
-from tasks.leftovers import count_leftovers, deploy_traces
+from tasks.leftovers import count_leftovers, deploy_traces, temporary_objects
 from tasks.outcome import Circumstances, Outcome, outcome
 from tasks.ownership import intend, know
 from tasks.profile import Profile
 from tasks.provisioning import Clones, Plan, explain, number_of, provision, source_of
-from tasks.quiesce import PROBE_KEY, Quiet, first_answer_s, quiesce
+from tasks.quiesce import PROBE_KEY, first_answer_s, quiesce
 from tasks.requests import is_marked, resent
 
 STAGE = "deploy"
@@ -58,9 +58,9 @@ async def _measure(world: World, profile: Profile, attempt: Attempt, clones: Clo
     one_clone_s = canary_s_of(world, await ensure_golden_image(world, profile, attempt))
     intend_heartbeats(world, attempt, profile.namespace)
     await remove_vms(world, profile, STAGE)
-    first_s = await first_answer_s(world, profile)
+    first_s, there = await first_answer_s(world, profile), await temporary_objects(world, profile)
     deployed = await _deploy(world, profile, attempt, (clones, one_clone_s))
-    removed = await _delete(world, profile, attempt, (clones.batch, first_s))
+    removed = await _delete(world, profile, attempt, (clones.batch, first_s, there))
     for each in (deployed, removed):
         for table, rows in each.tables.items():
             attempt.add(table, rows)
@@ -101,16 +101,19 @@ def _with_sources(profile: Profile, rows: list[dict[str, Any]]) -> list[dict[str
     return [{**row, "source": source_of(profile, number_of(row["vm"])).name} for row in rows]
 
 
-async def _delete(world: World, profile: Profile, attempt: Attempt, before: tuple[Batch, float]) -> Outcome:
+async def _delete(
+    world: World, profile: Profile, attempt: Attempt, before: tuple[Batch, float, frozenset[str]]
+) -> Outcome:
     """Delete what a batch created, pass the quiesce gate, count what stayed."""
-    created, first_s = before
+    created, first_s, there = before
     volumes = await volumes_of(world, profile, created.names)
     know(attempt, [(Ref(PV, "", volume.name), volume.uid) for volume in volumes])
     batch = doomed_batch({name: uid for name, uid in zip(created.names, created.uids, strict=True) if uid})
     batch.cell = (len(created), attempt.number)
     gap_s = await delete_vms(world, profile, batch, volumes)
     await keep_evidence(world, profile, attempt, batch)
-    quiet = await _quiet(world, profile, (batch, volumes), first_s)
+    traces = deploy_traces(frozenset(volume.name for volume in volumes), frozenset(batch.uids), there)
+    quiet = await quiesce(world, profile, lambda: count_leftovers(world, profile, traces), first_s)
     circumstances = Circumstances(
         size=len(created),
         repeat=attempt.cell.repeat,
@@ -120,12 +123,6 @@ async def _delete(world: World, profile: Profile, attempt: Attempt, before: tupl
         quiet=quiet,
     )
     return outcome(batch, circumstances, profile.limits)
-
-
-async def _quiet(world: World, profile: Profile, gone: tuple[Batch, list[Volume]], first_s: float) -> Quiet:
-    batch, volumes = gone
-    traces = deploy_traces(frozenset(volume.name for volume in volumes), frozenset(batch.uids))
-    return await quiesce(world, profile, lambda: count_leftovers(world, profile, traces), first_s)
 
 
 def headline(*parts: Outcome) -> dict[str, Any]:

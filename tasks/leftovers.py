@@ -29,18 +29,22 @@ TEMPORARY = "tmp-"
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """By what the derived objects of a batch are known."""
+    """By what the derived objects of a batch are known.
+
+    `golden`: CDI's temporary objects are looked for, too; `before` are those that an earlier batch left.
+    """
 
     stage: str
     kinds: tuple[Kind, ...]
     volumes: frozenset[str] = frozenset()
     vm_uids: frozenset[str] = frozenset()
     golden: bool = False
+    before: frozenset[str] = frozenset()
 
 
-def deploy_traces(volumes: frozenset[str], vm_uids: frozenset[str]) -> Traces:
-    """After a deploy batch and its deletion nothing may be left."""
-    return Traces("deploy", (VM, VMI, POD, DATA_VOLUME, PVC), volumes, vm_uids, golden=True)
+def deploy_traces(volumes: frozenset[str], vm_uids: frozenset[str], before: frozenset[str]) -> Traces:
+    """After a deploy batch and its deletion nothing may be left of it."""
+    return Traces("deploy", (VM, VMI, POD, DATA_VOLUME, PVC), volumes, vm_uids, golden=True, before=before)
 
 
 def boot_traces() -> Traces:
@@ -62,18 +66,23 @@ async def count_leftovers(world: World, profile: Profile, traces: Traces) -> int
         revisions = await _all(world, Scope(CONTROLLER_REVISION, profile.namespace))
         found.append(sum(_owner(obj) in traces.vm_uids for obj in revisions))
     if traces.golden:
-        found.append(await _temporary(world, profile))
+        found.append(len(await temporary_objects(world, profile) - traces.before))
     return sum(found)
 
 
-async def _temporary(world: World, profile: Profile) -> int:
-    """What CDI leaves in the golden namespace, which is this run's alone."""
+async def temporary_objects(world: World, profile: Profile) -> frozenset[str]:
+    """UIDs of what CDI has made for clones in the golden namespace, which is this run's alone."""
     where = profile.golden_namespace
     claims = await _all(world, Scope(PVC, where))
     clones = await _all(world, Scope(VOLUME_CLONE_SOURCE, where))
-    contents = [_snapshot(obj) for obj in await _all(world, Scope(SNAPSHOT_CONTENT))]
-    stray = [ref for ref in contents if ref.get("namespace") == where and _is_temporary(ref["name"])]
-    return len(stray) + len(clones) + sum(_is_temporary(obj["metadata"]["name"]) for obj in claims)
+    contents = await _all(world, Scope(SNAPSHOT_CONTENT))
+    stray = [obj for obj in contents if _is_of(_snapshot(obj), where)]
+    made = [obj for obj in claims if _is_temporary(obj["metadata"]["name"])]
+    return frozenset(obj["metadata"]["uid"] for obj in (*stray, *clones, *made))
+
+
+def _is_of(snapshot: dict[str, Any], where: str) -> bool:
+    return snapshot.get("namespace") == where and _is_temporary(snapshot["name"])
 
 
 def _is_temporary(name: str) -> bool:

@@ -3,9 +3,11 @@ from typing import Any
 
 import pytest
 
+from infra import manifests
 from infra.cluster.kinds import DATA_VOLUME, PV, PVC, VM
 from infra.cluster.port import Scope
 from infra.errors import Throttled, Unavailable, Unknown
+from infra.manifests import Mark
 from infra.world import World
 from tasks.deploy import deploy_batch
 from tests.unit.stages.conftest import OpenWorld, profile_of, rows
@@ -134,6 +136,17 @@ def test_no_volume_outlives_the_canary_and_the_batch(open_virtual: OpenWorld) ->
 async def _volumes(world: World) -> list[Any]:
     await asyncio.sleep(60)
     return (await world.cluster.list(Scope(PV))).items
+
+
+def test_what_was_left_before_a_batch_is_not_laid_at_its_door(open_virtual: OpenWorld) -> None:
+    profile = profile_of(deploy={"batches": [2, 3]}, quiesce={"limit_s": 60})
+    stray = manifests.heartbeat(PVC.kind, "tmp-1", profile.golden_namespace, Mark("other", "other", "run"))
+    with open_virtual() as world:
+        world.run(deploy_batch(world, profile, 2))
+        world.run(world.cluster.create(stray))
+        world.run(deploy_batch(world, profile, 3))
+        later = next(b for b in rows(world, "batches") if (b["stage"], b["batch"]) == ("delete", 3))
+    assert (later["leftovers"], later["verdict"]) == (0, "valid")
 
 
 def test_a_vm_beyond_the_limit_is_a_timeout_without_latency(open_virtual: OpenWorld) -> None:
