@@ -122,10 +122,14 @@ def _conformed(
         )
     known = set(table.column_names)
     columns = [
-        table[field.name].cast(field.type) if field.name in known else pa.nulls(table.num_rows, field.type)
+        _cast(table[field.name], field.type) if field.name in known else pa.nulls(table.num_rows, field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == kind else column.cast(kind)
 
 
 def _version(schema: pa.Schema) -> int:

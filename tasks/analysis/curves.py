@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from tasks.analysis.doubling import Point
-from tasks.analysis.percentiles import nearest_rank, nearest_rank_error
+from tasks.analysis.percentiles import bounded_ranks
 
 
 def curve(batches: pl.DataFrame, stage: str) -> list[Point]:
@@ -17,8 +17,9 @@ def curve(batches: pl.DataFrame, stage: str) -> list[Point]:
     columns = ["end_to_end_s", "end_to_end_error_s", pl.col("limit_s").max()]
     groups = rows.group_by("batch").agg(columns).sort("batch")
     return [
-        Point(n, nearest_rank(times, 50.0), limit_s, nearest_rank_error(times, errors, 50.0))
+        Point(n, t_s, limit_s, error_s)
         for n, times, errors, limit_s in groups.iter_rows()
+        for t_s, error_s in [bounded_ranks(times, errors, [50.0])[50.0]]
     ]
 
 

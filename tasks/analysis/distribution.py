@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from tasks.analysis.percentiles import nearest_rank, nearest_rank_error
+from tasks.analysis.percentiles import bounded_ranks, nearest_rank
 
 DRAWN = {"p5_s": 5.0, "p50_s": 50.0, "p95_s": 95.0, "p99_s": 99.0, "max_s": 100.0}
 
@@ -22,8 +22,9 @@ def distributions(vms: pl.DataFrame, step: str) -> list[dict[str, Any]]:
 
 def _row(batch: int, values: Sequence[float | None], errors: Sequence[float | None]) -> dict[str, Any]:
     censored = sum(value is None for value in values)
-    quantiles = {name: nearest_rank(values, q) for name, q in DRAWN.items()}
-    bounds = {error_of(name): nearest_rank_error(values, errors, q) for name, q in DRAWN.items()}
+    found = bounded_ranks(values, errors, DRAWN.values())
+    quantiles = {name: found[q][0] for name, q in DRAWN.items()}
+    bounds = {error_of(name): found[q][1] for name, q in DRAWN.items()}
     return {"batch": batch, "n": len(values), "n_censored": censored, **quantiles, **bounds}
 
 

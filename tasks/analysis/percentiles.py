@@ -5,7 +5,7 @@ as zero or as the limit. Its true value lies beyond every observed one, so it ra
 percentile that falls on it is None: "beyond the limit".
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
@@ -85,23 +85,26 @@ def percentile_rows(
 
 
 def _quantiles(values: Sequence[float | None], errors: Sequence[float | None]) -> Iterator[dict[str, Any]]:
-    observed = sorted(value for value in values if value is not None)
-    earliest = _earliest(values, errors)
-    n, n_ok = len(values), len(observed)
-    for q in QUANTILES:
-        value_s, earliest_s = _at_rank(observed, n, q), _at_rank(earliest, n, q)
-        error_s = None if value_s is None or earliest_s is None else value_s - earliest_s
-        counts = {"n": n, "n_ok": n_ok, "n_censored": n - n_ok}
+    n, n_ok = len(values), sum(value is not None for value in values)
+    counts = {"n": n, "n_ok": n_ok, "n_censored": n - n_ok}
+    for q, (value_s, error_s) in bounded_ranks(values, errors, QUANTILES).items():
         yield {"q": q, "value_s": value_s, "error_s": error_s, **counts}
 
 
-def nearest_rank_error(
-    values: Sequence[float | None], errors: Sequence[float | None], q: float
-) -> float | None:
-    """How wide the `q`-th percentile was observed; None where a value's bound is not known."""
-    value = nearest_rank(values, q)
-    earliest = _at_rank(_earliest(values, errors), len(values), q)
-    return None if value is None or earliest is None else value - earliest
+def bounded_ranks(
+    values: Sequence[float | None], errors: Sequence[float | None], qs: Iterable[float]
+) -> dict[float, tuple[float | None, float | None]]:
+    """Percentiles of all values as `nearest_rank` gives them, each with how wide it was observed.
+
+    That is None where the percentile is, and where a value's bound is not known.
+    """
+    observed = sorted(value for value in values if value is not None)
+    earliest, n = _earliest(values, errors), len(values)
+    return {q: _bounded(_at_rank(observed, n, q), _at_rank(earliest, n, q)) for q in qs}
+
+
+def _bounded(value: float | None, earliest: float | None) -> tuple[float | None, float | None]:
+    return value, None if value is None or earliest is None else value - earliest
 
 
 def _earliest(values: Sequence[float | None], errors: Sequence[float | None]) -> list[float]:

@@ -46,7 +46,7 @@ def boot_steps_chart(gaps: Sequence[dict[str, Any]], caption: Caption, answer: s
         .mark_text(align="left", dx=5)
         .encode(y=y, x=alt.X("share:Q"), text=alt.Text("label:N"))
     )
-    return room_for_names(titled([bars, text], "Boot: what each step adds", caption, answer), 30)
+    return titled([bars, text], "Boot: what each step adds", caption, answer, padding=room_for_names(30))
 
 
 def ramp(n: int) -> list[str]:

@@ -41,9 +41,8 @@ def comparison_chart(found: Sequence[Comparison], caption: Caption, answer: str)
             x, y, color=_colour(), shape=_shape(), tooltip=tips("metric", "said", "interval", "decision")
         ),
     ]
-    return titled(layers, "Change of every metric", caption, answer).properties(
-        height=_ROW_PX * len(rows) + 20
-    )
+    height = _ROW_PX * len(rows) + 20
+    return titled(layers, "Change of every metric", caption, answer, height=height)
 
 
 def _row(each: Comparison) -> dict[str, Any]:

@@ -4,9 +4,11 @@ Colours are the colour-blind safe ones of Okabe and Ito; a colour never carries 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import altair as alt
+from altair.utils.schemapi import debug_mode
 
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#767676"
 STEP_COLOURS = (
@@ -49,22 +51,30 @@ class Caption(NamedTuple):
         return f"{self.world.upper()} · {self.source}"
 
 
+def unchecked() -> AbstractContextManager[None]:
+    """Charts made within are not validated by Altair: tests do that, and it takes seconds of a report."""
+    return debug_mode(False)
+
+
 def data(rows: Sequence[Row]) -> alt.InlineData:
     """Small aggregated rows, inlined into the chart."""
-    return alt.InlineData(values=[dict(row) for row in rows])
+    # A tuple: Altair copies the rows of a list with every step of a chart's making.
+    return alt.InlineData(values=tuple(rows))
 
 
-def room_for_names(chart: alt.LayerChart, right_px: int) -> alt.LayerChart:
-    """The chart with room to the right of its axes, for names that marks have there."""
-    padded: alt.LayerChart = chart.properties(padding={"left": 5, "top": 5, "bottom": 5, "right": right_px})
-    return padded
+def room_for_names(right_px: int) -> dict[str, int]:
+    """Padding with room to the right of the axes, for names that marks have there."""
+    return {"left": 5, "top": 5, "bottom": 5, "right": right_px}
 
 
-def titled(layers: Sequence[alt.Chart], title: str, caption: Caption, answer: str) -> alt.LayerChart:
+def titled(
+    layers: Sequence[alt.Chart], title: str, caption: Caption, answer: str, **properties: Any
+) -> alt.LayerChart:
     """A finished chart: title, world below it, the answer as its text alternative, full width."""
     heading = alt.TitleParams(text=title, subtitle=caption.subtitle())
-    chart = alt.LayerChart(layer=list(layers))
-    return chart.properties(title=heading, description=answer, width="container", height=HEIGHT_PX)
+    # In one go: Altair copies the whole chart with every property that is added later.
+    whole = {"description": answer, "width": "container", "height": HEIGHT_PX, **properties}
+    return alt.LayerChart(layer=list(layers), title=heading, **whole)
 
 
 def tips(*fields: str) -> list[alt.Tooltip]:

@@ -45,7 +45,7 @@ def per_vm_chart(found: Distributions, caption: Caption, answer: str) -> alt.Lay
         *_unfinished(rows, limit_s, x, y("t_s")),
         _names(rows, x, y("t_s")),
     ]
-    return room_for_names(titled(layers, found.title, caption, answer), 24)
+    return titled(layers, found.title, caption, answer, padding=room_for_names(24))
 
 
 def _drawn(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:

@@ -35,7 +35,7 @@ def timeline_chart(
         base.mark_text(dy=-18).encode(x=alt.X("middle:T"), text=alt.Text("label:N")),
         *([dots.encode(x=x, y=y, tooltip=tips("start", "what"))] if marks else []),
     ]
-    return titled(layers, "The run", caption, answer).properties(height=40 + 52 * len(rows))
+    return titled(layers, "The run", caption, answer, height=40 + 52 * len(rows))
 
 
 def _colour() -> alt.Color:

@@ -7,7 +7,7 @@ import polars as pl
 from tasks.analysis.comparison_words import value_text
 from tasks.analysis.trends import END_TO_END, Series, TrendRun, followed, trend_answer
 from tasks.analysis.wording import listed
-from tasks.charts.look import Caption
+from tasks.charts.look import Caption, unchecked
 from tasks.charts.trend import trend_chart
 from tasks.report.page import rendered
 from tasks.report.tables import NOT_OBSERVED, Cell, csv_uri
@@ -19,9 +19,10 @@ def trend_page(runs: Sequence[TrendRun], left_out: int, where: str) -> str:
     caption = Caption(listed(worlds), where)
     series = followed(runs)
     answers = {each: trend_answer(runs, each) or "" for each in series}
-    charts = {
-        f"chart-{_anchor(each)}": trend_chart(runs, each.kind, caption, answers[each]) for each in series
-    }
+    with unchecked():
+        charts = {
+            f"chart-{_anchor(each)}": trend_chart(runs, each.kind, caption, answers[each]) for each in series
+        }
     return rendered(
         "trend.html.j2",
         charts,
