@@ -14,7 +14,10 @@ from infra.cluster.port import Cluster, Object, Scope, WatchBatch, feed, list_al
 from infra.errors import Expired, Gone, Throttled, Unavailable, Unknown, Unreachable
 
 FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 30.0
+LONGEST_PAUSE_S = 5.0
+"""Who pauses longer is blind for longer than the server was away."""
+ANSWERED = 2
+"""So many failures are remembered of a server that answers again: it is asked again within half a second."""
 LOGIN_PATIENCE_S = 120.0
 """How long an observer waits for a new token after its own was refused."""
 TRANSIENT = (Unavailable, Unknown, Unreachable, Throttled, Expired)
@@ -129,6 +132,7 @@ class Reflector:
                 await self._pause(error)
                 continue
             self._heard_ns, self._expired_ns = self._clock.now_ns(), None
+            self._failures = min(self._failures, ANSWERED)
             return self._heard_ns
 
     async def _pause(self, error: Exception) -> None:

@@ -92,6 +92,24 @@ def test_a_broken_connection_is_a_gap_and_loses_nothing() -> None:
     assert len(clock.slept) == 2
 
 
+def test_history_that_went_with_an_outage_is_listed_again_at_once() -> None:
+    clock = StepClock()
+    away: list[Any] = [Unavailable("away")] * 12
+    cluster = ScriptedCluster(
+        [([], "7"), *away, ([], "9"), ([obj("b", 9)], "9")],
+        [[Unavailable("reset")], [Gone("too old")]],
+        clock,
+    )
+    notices, _ = observe(cluster, clock, 4)
+    outage, gone, listed = notices[1:]
+    assert isinstance(outage, Gap)
+    assert isinstance(gone, Gap)
+    assert isinstance(listed, Listed)
+    assert outage.to_ns - outage.from_ns > 20e9
+    assert gone.to_ns - gone.from_ns < 0.5e9
+    assert max(clock.slept) <= 5
+
+
 def test_a_throttled_list_waits_as_long_as_the_server_says() -> None:
     clock = StepClock()
     cluster = ScriptedCluster([Throttled("slow down", 7.0), ([], "1")], [])
