@@ -53,6 +53,7 @@ GUESTS_OVER_SSH = "only guests over SSH are looked up"
 INTERRUPTED = "only a series that was interrupted is looked for"
 CLEANED = (VM, POD, DATA_VOLUME, DATA_SOURCE, SNAPSHOT, PVC, ROLE, ROLE_BINDING)
 THERE_BEFORE = "an object that tuning made is deleted, one that was there is patched"
+APPLIED = "an apply of what is not there is a create to the authorizer, and a patch in its log"
 NOT_OK = "only VMs that are not ok are looked at"
 NOT_A_CALL = "it is held, not used: who makes a Role or a clone needs it"
 
@@ -300,9 +301,8 @@ def _tuning(profile: Profile) -> list[Right]:
     traps = _may("list", MACHINE_CONFIG_POOL, KUBELET_CONFIG, HYPERCONVERGED, optional=True)
     found = [*_audit(profile, catalogue()), *traps]
     for target in _asked(profile) if profile.tuning.mode == "apply" else []:
-        kind = kind_of(target.api_version, target.kind)
         found += [*_on(profile, target, "get patch"), *_ROLL_OUTS[target.rollout](target)]
-        found += _may("create", kind, within=target.namespace) if target.creates else []
+        found += _on(profile, target, "create", APPLIED) if target.creates else []
     return found
 
 

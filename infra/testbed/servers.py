@@ -1,6 +1,7 @@
 """Brings the servers of a testbed up and down; the order and every flag have their reasons here."""
 
 import http.client
+import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,20 @@ SERVERS = (ETCD, API_SERVER, CONTROLLER_MANAGER)
 READY_S = 120.0
 POLL_S = 0.02
 OWN_FOLDERS = ("etcd", "logs", "pids", "pki", "run")
-OWN_FILES = ("kubeconfig", "controller-manager.kubeconfig", "state.json")
+OWN_FILES = ("kubeconfig", "controller-manager.kubeconfig", "audit-policy.json", "state.json")
+AUDIT = "audit"
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        # The controller manager acts under accounts of its own.
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None"},
+    ],
+}
+"""What the API server writes down: every request of a ServiceAccount, and how it was decided."""
 CONTROLLERS = (
     "namespace-controller",
     "garbage-collector-controller",
@@ -41,6 +55,7 @@ def up(folder: Path) -> State:
     chosen = state.choose(folder)
     state.write_kubeconfig(chosen, chosen.kubeconfig, "admin")
     state.write_kubeconfig(chosen, folder / "controller-manager.kubeconfig", "controller-manager")
+    (folder / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
     chosen.write()
     _start_all(chosen)
     return chosen
@@ -183,6 +198,8 @@ def _api_server_flags(chosen: State) -> list[str]:
         # ServiceAccount would want one in each pod; the storage protection puts a finalizer on every PVC
         # which nothing here removes.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
+        f"--audit-policy-file={chosen.folder / 'audit-policy.json'}",
+        f"--audit-log-path={chosen.log(AUDIT)}",
         "--profiling=false",
         "--shutdown-delay-duration=0s",
     ]

@@ -137,6 +137,9 @@ class RecordedCluster:
             obj = self._objects[each]
             self._happen(Line(0.0, "DELETED", each.kind, each.name, obj))
 
+    async def apply(self, obj: Object, manager: str, *, force: bool = False, dry_run: bool = False) -> Object:
+        raise NotImplementedError("no stage that is replayed applies anything")
+
     async def patch(self, ref: Ref, merge: Object, *, subresource: str = "") -> Object:
         return await self.get(ref)
 
@@ -155,3 +158,7 @@ class RecordedCluster:
         self._streams.append((scope.kind, queue))
         while True:
             yield await queue.get()
+
+    async def close(self) -> None:
+        if self.playing is not None:
+            self.playing.cancel()

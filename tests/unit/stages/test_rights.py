@@ -10,23 +10,19 @@ import pytest
 
 from flows import taking
 from flows.steps import steps_of
-from infra import manifests
-from infra.cluster.kinds import DATA_VOLUME, NAMESPACE, POD, PVC
-from infra.cluster.port import Cluster, Object, Ref, Scope
+from infra.cluster.kinds import DATA_VOLUME, NAMESPACE
+from infra.cluster.port import Cluster, Object, Scope
 from infra.errors import InvalidRun
 from infra.manifests import LENT_LABEL
-from infra.results.port import Cell
 from infra.world import World, WorldSpec, open_world
 from tasks.clean import clean
-from tasks.golden_image import golden_image, root_disk, sources_of
-from tasks.heartbeats import intend_heartbeats
-from tasks.ownership import intend, mark_of
+from tasks.golden_image import golden_image
 from tasks.preflight import preflight
-from tasks.profile import Profile
 from tasks.rights import rights_of
 from tasks.roles import lent_namespaces
 from tasks.run import RunRequest
 from tasks.tuning_revert import revert
+from tests.killed_run import make_leftovers
 from tests.recorded_calls import Call, RecordedCalls, beyond, unused
 from tests.unit.stages.conftest import OpenWorld, profile_of, rows
 
@@ -34,28 +30,11 @@ PROFILE = profile_of(
     io={"nodes": 1, "vms_per_node": [1], "cap_gib_per_s": 0.1, "run_s": 10},
     latency={"tools": ["jitterdebugger"], "jitter_s": 20, "segment_s": 20},
     tuning={"mode": "apply", "knobs": {"kubelet-max-pods": 400, "migrations-per-cluster": 26}},
+    brakes={"active": True},
 )
 LOOKING = set(rights_of(["report"], PROFILE, own_namespaces=False))
 """What opening a world takes: a virtual one is not asked which it is."""
 Prepare = Callable[[World, str], None]
-
-
-def make_leftovers(world: World, profile: Profile) -> None:
-    """What a killed run leaves beside its VMs: heartbeats, the canary."""
-    attempt, where = world.results.begin(Cell("boot", "2")), profile.namespace
-    intend_heartbeats(world, attempt, where)
-    canary = f"{world.run_id}-canary"
-    intend(world, attempt, [Ref(DATA_VOLUME, where, canary)])
-    mark, source = mark_of(world, "golden-image"), sources_of(profile)[0]
-    hearts = [
-        manifests.heartbeat(kind.kind, f"{world.run_id}-heartbeat", where, mark_of(world, "boot"))
-        for kind in (POD, PVC)
-    ]
-    for manifest in (
-        *hearts,
-        manifests.clone_data_volume(canary, where, mark, root_disk(profile), source),
-    ):
-        world.run(world.cluster.create(manifest))
 
 
 class Recorded:
