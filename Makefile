@@ -69,8 +69,9 @@ contracts: $(READY) ## which folder may import which
 reference: $(READY) ## docs/reference is what the code says
 	@[ ! -f flows/reference.py ] || $(BIN)/python -m flows.reference --check
 
-docs: $(READY) ## write docs/reference from the code
+docs: $(READY) ## write docs/reference, docs/conformance.md and the roles' files from the code
 	@[ ! -f flows/reference.py ] || $(BIN)/python -m flows.reference
+	@$(BIN)/python -m tests.conformance_page
 
 fmt: $(READY) ## format, and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -15,6 +15,8 @@ DOMAIN = "vm.kubevirt.io/name"
 OBSERVED = {"kubevirt.io/latest-observed-api-version": "v1", "kubevirt.io/storage-observed-api-version": "v1"}
 """Virt-controller's first write of all to a VMI, as recorded: it costs a call like every other."""
 
+POD_GONE = {"type": "Ready", "status": "False", "reason": "PodNotExists"}
+
 
 def launcher_name(vmi: Object) -> str:
     """Pod of a VMI: as upstream's generated name, but the same in every run."""
@@ -174,7 +176,8 @@ class InstanceController:
             held = [name for name in held if name == FOREGROUND and pod is not None]
         elif pod is None and "nodeName" not in vmi["status"]:
             # no virt-handler ever had it: nobody else will end it (B4: Failed, not Succeeded)
-            await self._write(key, {"status": {"phase": "Failed"}})
+            kept = [c for c in vmi["status"].get("conditions") or () if c["type"] != "Ready"]
+            await self._write(key, {"status": {"phase": "Failed", "conditions": [POD_GONE, *kept]}})
             return
         if held != list(vmi["metadata"].get("finalizers") or ()):
             await self._write(key, {"metadata": {"finalizers": held or None}})

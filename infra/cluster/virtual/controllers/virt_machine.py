@@ -97,10 +97,10 @@ class VirtualMachineController:
         elif "deletionTimestamp" not in vmi["metadata"] and (
             not wanted or vmi.get("status", {}).get("phase") in FINAL
         ):
-            await self._api.delete(Ref(VMI, *key), uid=vmi["metadata"]["uid"])
-            await announce(
-                self._api, vm, "SuccessfulDelete", f"Stopped the virtual machine instance {key[1]}"
-            )
+            uid = vmi["metadata"]["uid"]
+            await self._api.delete(Ref(VMI, *key), uid=uid)
+            message = f"Stopped the virtual machine by deleting the virtual machine instance {uid}"
+            await announce(self._api, vm, "SuccessfulDelete", message)
 
     async def _make_volumes(self, key: Key, vm: Object) -> None:
         for template in vm["spec"].get("dataVolumeTemplates") or ():
@@ -135,7 +135,8 @@ class VirtualMachineController:
         self._made[uid] = generation
         await ensure(self._api, self._revision(key, vm, generation))
         await ensure(self._api, self._instance(key, vm))
-        await announce(self._api, vm, "SuccessfulCreate", f"Started the virtual machine instance {key[1]}")
+        message = f"Started the virtual machine by creating the new virtual machine instance {key[1]}"
+        await announce(self._api, vm, "SuccessfulCreate", message)
 
     def _revision(self, key: Key, vm: Object, generation: int) -> Object:
         return {
