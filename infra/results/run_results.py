@@ -206,7 +206,8 @@ class RunAttempt:
         Raises:
             StoreError: another writer was first; the spool is set aside for the ledger.
         """
-        self.spool.flush()
+        # Beside the upload: the store's answer, too, makes rows safe.
+        self.spool.flush_soon()
         results = self.results
         parts = self._put_parts()
         if results.wall is not None:

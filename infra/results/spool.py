@@ -67,6 +67,18 @@ class Spool:
             os.fsync(self._file.fileno())
         self._synced_at_s = time.monotonic()
 
+    def flush_soon(self) -> None:
+        """Have all frames brought to the disk while the caller goes on.
+
+        Raises:
+            StoreError: the disk has refused before.
+        """
+        with store_errors(self.path, "written"):
+            if self._syncing is not None and self._syncing.done():
+                self._wait_for_sync()
+            self._syncing = self._syncer.submit(os.fsync, self._file.fileno())
+        self._synced_at_s = time.monotonic()
+
     def close(self) -> None:
         """Let go of the file and its lock; what it holds stays for the next attempt to find."""
         self._syncer.shutdown()

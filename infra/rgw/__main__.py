@@ -35,10 +35,11 @@ def install() -> None:
 @FOLDER
 @click.option("--kind", type=click.Choice(["bluestore", "memstore"]), default="bluestore", show_default=True)
 @click.option("--size-gib", type=int, default=16, show_default=True, help="size of the sparse OSD")
-def up(folder: Path, kind: configuration.ObjectStoreKind, size_gib: int) -> None:
+@click.option("--tls", is_flag=True, help="answer by https, with a certificate of an authority of its own")
+def up(folder: Path, kind: configuration.ObjectStoreKind, size_gib: int, *, tls: bool) -> None:
     """Start it (making it when there is none); fine when it runs."""
     began = time.monotonic()
-    running = daemons.up(Gateway(folder.resolve(), 0, kind, size_gib))
+    running = daemons.up(Gateway(folder.resolve(), 0, kind, size_gib, tls=tls))
     click.echo(f"{running.endpoint} up after {time.monotonic() - began:.1f} s")
     click.echo(f"eval $(python -m infra.rgw env --state {folder})  # then: --store s3://BUCKET/PREFIX")
 

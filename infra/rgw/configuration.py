@@ -7,6 +7,8 @@ from typing import Literal
 
 import orjson
 
+from infra.testbed import pki
+
 ObjectStoreKind = Literal["bluestore", "memstore"]
 DEFAULT_FOLDER = Path(__file__).parents[2] / ".rgw"
 ACCESS_KEY, SECRET_KEY, REGION = "virtscale", "virtscale-secret", "us-east-1"
@@ -18,6 +20,7 @@ class Gateway:
     """One RGW: its folder, the S3 port (monitor and OSD take the next ones), and where objects are kept.
 
     `bluestore` survives a kill -9, `memstore` is faster and does not. Writes hang at 85 % of `size_gib`.
+    `tls`: by a certificate of an authority of its own.
     """
 
     folder: Path
@@ -25,11 +28,22 @@ class Gateway:
     kind: ObjectStoreKind = "bluestore"
     size_gib: int = 16
     fsid: str = ""
+    tls: bool = False
 
     @property
     def endpoint(self) -> str:
         """Where S3 answers."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def keys(self) -> Path:
+        """The folder of its authority, certificate and key."""
+        return self.folder / "pki"
+
+    @property
+    def authority(self) -> Path | None:
+        """The certificate that its own is verified by; None without TLS."""
+        return self.keys / f"{pki.CLUSTER_CA}.crt" if self.tls else None
 
     @property
     def conf(self) -> Path:
@@ -38,7 +52,8 @@ class Gateway:
 
     def environment(self) -> dict[str, str]:
         """What a client of it needs, as environment variables."""
-        return {
+        trusted = {"VIRTSCALE_S3_CA_BUNDLE": str(self.authority)} if self.authority else {}
+        return trusted | {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -65,7 +80,7 @@ def _conf(gateway: Gateway) -> str:
     return _TEMPLATE.substitute(
         dir=gateway.folder,
         fsid=gateway.fsid,
-        s3=gateway.port,
+        frontend=_frontend(gateway),
         mon=gateway.port + 1,
         low=gateway.port + 2,
         high=gateway.port + 9,
@@ -75,6 +90,14 @@ def _conf(gateway: Gateway) -> str:
         fast="true" if gateway.kind == "bluestore" else "false",
         quiet="\n".join(f"debug_{each} = 0/0" for each in _QUIET),
     )
+
+
+def _frontend(gateway: Gateway) -> str:
+    where = f"127.0.0.1:{gateway.port}"
+    if not gateway.tls:
+        return f"endpoint={where}"
+    certificate, key = gateway.keys / "apiserver.crt", gateway.keys / "apiserver.key"
+    return f"ssl_endpoint={where} ssl_certificate={certificate} ssl_private_key={key}"
 
 
 _QUIET = ("ms", "auth", "osd", "bluestore", "bluefs", "bdev", "rocksdb", "objecter", "mon", "paxos", "monc")
@@ -149,7 +172,7 @@ osd_mclock_skip_benchmark = true
 # radosgw's own default is "secure", which auth "none" cannot give
 ms_mon_client_mode = crc
 # without tcp_nodelay a third of the reads wait 40 ms for a delayed ACK
-rgw_frontends = beast endpoint=127.0.0.1:$s3 tcp_nodelay=1
+rgw_frontends = beast $frontend tcp_nodelay=1
 rgw_thread_pool_size = 64
 rgw_num_rados_handles = 1
 rgw_enable_usage_log = false

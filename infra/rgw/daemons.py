@@ -4,18 +4,21 @@ import os
 import random
 import shutil
 import signal
+import ssl
 import subprocess
 import time
 import urllib.error
 import urllib.request
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from infra.errors import StoreError
 from infra.ports import is_free
 from infra.rgw import configuration, packages
 from infra.rgw.configuration import ACCESS_KEY, SECRET_KEY, Gateway
+from infra.testbed import pki
 
 MON, OSD, RGW = "mon.a", "osd.0", "client.rgw"
 READY_S, TERM_S, POLL_S = 60.0, 20.0, 0.05
@@ -42,9 +45,9 @@ def up(gateway: Gateway) -> Gateway:
         )
     for name in ("run", "log", "mon", "osd", "crash"):
         (gateway.folder / name).mkdir(parents=True, exist_ok=True)
-    made = Gateway(
-        gateway.folder, gateway.port or _free_port(), gateway.kind, gateway.size_gib, str(uuid.uuid4())
-    )
+    made = replace(gateway, port=gateway.port or _free_port(), fsid=str(uuid.uuid4()))
+    if made.tls:
+        pki.ensure(made.keys)
     made.conf.write_text("")
     try:
         _make(made)
@@ -101,7 +104,7 @@ def start_gateway(gateway: Gateway) -> None:
         _run(gateway, "radosgw", "-n", RGW)
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
-        if _answers(gateway.endpoint):
+        if _answers(gateway):
             return
         time.sleep(POLL_S)
     raise StoreError(f"rgw {gateway.folder}: radosgw does not answer: {_last_line(gateway, RGW)}")
@@ -161,9 +164,10 @@ def _run(gateway: Gateway, program: str, *words: str) -> None:
         raise StoreError(f"rgw {gateway.folder}: {program} {words[0]} failed: {_tail(log)}")
 
 
-def _answers(endpoint: str) -> bool:
+def _answers(gateway: Gateway) -> bool:
+    trusting = ssl.create_default_context(cafile=gateway.authority) if gateway.authority else None
     try:
-        with urllib.request.urlopen(f"{endpoint}/", timeout=2) as answer:
+        with urllib.request.urlopen(f"{gateway.endpoint}/", timeout=2, context=trusting) as answer:
             return int(answer.status) == 200
     except (urllib.error.URLError, OSError):
         return False

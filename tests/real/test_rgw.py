@@ -6,7 +6,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,8 +19,10 @@ from infra.results.commits import read_commits
 from infra.results.manifest import read_manifest
 from infra.results.open import open_store
 from infra.results.read import scan
+from infra.results.s3_client import connect
 from infra.rgw import daemons
 from infra.rgw.configuration import Gateway
+from infra.settings import s3
 from tasks.profile import load_profile
 from tasks.records import TABLES
 from tasks.run import RunRequest
@@ -127,6 +131,63 @@ def test_a_gateway_that_dies_in_a_run_and_comes_back_costs_nothing(gateway: Gate
 def _has_deployed(store: str) -> bool:
     commits = read_commits(open_store(store, writable=False), "r")
     return any(each.cell.stage == "deploy" for each in commits)
+
+
+@pytest.fixture(scope="module")
+def trusted() -> Iterator[Gateway]:
+    """A gateway that answers by https."""
+    with TemporaryDirectory(prefix="rgw-") as name:
+        running = daemons.up(Gateway(Path(name) / "g", 0, tls=True))
+        try:
+            yield running
+        finally:
+            daemons.down(running.folder, wipe=True)
+
+
+@pytest.fixture
+def tls_bucket(trusted: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket of it; the environment leads to it, the CA included."""
+    for name, value in {**trusted.environment(), "VIRTSCALE_STATE": str(tmp_path / "state")}.items():
+        monkeypatch.setenv(name, value)
+    made = f"bucket-{secrets.token_hex(4)}"
+    connect(s3()).create_bucket(Bucket=made)
+    return made
+
+
+LAZY = """
+import sys
+from infra.results.lazy import scan_lazy
+from infra.results.open import open_store
+from tasks.records import TABLES
+store = open_store(sys.argv[1], writable=False)
+print(len(scan_lazy(store, ["one"], "vm_boots", TABLES["vm_boots"]).collect()))
+"""
+
+
+def test_over_tls_with_a_ca_of_ones_own_everything_works(
+    trusted: Gateway, tls_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = f"s3://{tls_bucket}/runs"
+    run = ["run", "--profile", "smoke", "--stages", STAGES, "--no-prefect", "--run-id", "one"]
+    for words in (run, ["doctor"], ["report", "one"], ["runs"]):
+        done = virtscale(*words, "--store", store)
+        assert done.returncode == 0, done.stderr
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted.authority))
+    read = subprocess.run([sys.executable, "-c", LAZY, store], capture_output=True, text=True, check=True)
+    assert read.stdout.split() == ["7"]
+
+
+def test_a_certificate_that_cannot_be_verified_is_one_line(
+    trusted: Gateway, tls_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VIRTSCALE_S3_CA_BUNDLE")
+    done = virtscale("run", "--profile", "smoke", "--no-prefect", "--store", f"s3://{tls_bucket}/x")
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"error: store s3://{tls_bucket}/x: the certificate of {trusted.endpoint} cannot be"
+    )
+    assert done.stderr.endswith("name its CA in VIRTSCALE_S3_CA_BUNDLE\n")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_stages_side_by_side_store_what_one_process_does_in_a_folder(

@@ -160,3 +160,15 @@ def test_the_disk_is_synced_once_a_second_and_at_a_flush(
     spool.flush()
     spool.close()
     assert len(synced) == 3
+
+
+def test_a_batch_that_ended_is_synced_before_its_spool_is_let_go(
+    fresh: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    spool = create_spool(fresh())
+    monkeypatch.setattr(os, "fsync", synced.append)
+    spool.append("t", [{}])
+    spool.flush_soon()
+    spool.close()
+    assert len(synced) == 1
