@@ -88,6 +88,7 @@ class Machine:
     disk: Disk
     network: str = ""
     cloud_init: CloudInit | None = None
+    priority_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,7 @@ def _instance_spec(vm: str, machine: Machine) -> Object:
     network, interface = _network(machine.network)
     seeds = [] if machine.cloud_init is None else [machine.cloud_init.volume]
     return {
+        **({"priorityClassName": machine.priority_class} if machine.priority_class else {}),
         "evictionStrategy": "LiveMigrate",
         "terminationGracePeriodSeconds": 0,
         "domain": {

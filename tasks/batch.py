@@ -23,7 +23,8 @@ class Batch:
     `finished` is done when no VM is open any more. Observers write into `seen` and `not_yet`, the
     last moment at which nothing had been heard of the step; `lag_ns` says how much later than it
     happened that may have been heard, by step (None: not measured). `heard_ns` is how far the
-    stream whose events are being told had been heard before them.
+    stream whose events are being told had been heard before them. `braked` says why no more of
+    the batch was issued.
     """
 
     def __init__(self, stage: str, names: Sequence[str]) -> None:
@@ -36,6 +37,7 @@ class Batch:
         self.lag_ns: dict[str, int | None] = {**dict.fromkeys(STEPS[stage]), "acknowledged": 0}
         self.heard_ns = 0
         self.journal = Journal()
+        self.braked = ""
         self.cell: tuple[int, int] | None = None
         self.requested: Moments = [None] * n
         self.attempts = [0] * n

@@ -8,7 +8,7 @@ holds its starts, placement and stops.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from infra.results.port import Attempt, Cell
 from infra.world import World
 from tasks.batch import Batch
 from tasks.boot_vms import BootVm, chosen, ensure_boot_vms
+from tasks.brakes import stop_at_brake
+from tasks.braking import braking
 from tasks.deploy import headline, remove_vms
 from tasks.evidence import keep_evidence
 from tasks.heartbeats import heartbeats, intend_heartbeats
@@ -28,12 +30,13 @@ from tasks.leftovers import boot_traces, count_leftovers
 from tasks.nodes import foreign_pods, is_ready, placement_rows, rooms
 from tasks.observing import Observers, View, observing
 from tasks.outcome import Circumstances, Outcome, outcome
+from tasks.ownership import find
 from tasks.profile import Profile
 from tasks.provisioning import explain
 from tasks.quiesce import PROBE_KEY, first_answer_s, quiesce
 from tasks.records import BOOT_STEPS
-from tasks.requests import Order, drive
-from tasks.stopping import STAGE, halt, running_instances, stop_vms
+from tasks.requests import DELETED, Order, drive
+from tasks.stopping import STAGE, halt, missing_vms, running_instances, stop_vms
 
 STUDY_STEP = "ssh_banner"
 SYNC_TIMEOUT_S = 60.0
@@ -52,6 +55,7 @@ class Boots:
     addresses: list[str] = field(init=False)
     lost: set[str] = field(default_factory=set)
     ready: set[str] = field(default_factory=set)
+    vanished: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
 
     def __post_init__(self) -> None:
         n = len(self.batch)
@@ -72,7 +76,10 @@ class Boots:
         """An instance changed; its state leads the VirtualMachine's by seconds under load."""
         batch = self.batch
         i = batch.index.get(obj["metadata"]["name"])
-        if i is None or batch.state[i] or event == "DELETED":
+        if i is None or batch.state[i]:
+            return
+        if event == "DELETED":
+            self.vanished.put_nowait(i)
             return
         if batch.seen["vmi_created"][i] is None:
             batch.mark("vmi_created", i, ns)
@@ -158,6 +165,7 @@ async def boot_batch(world: World, profile: Profile, size: int, repeat: int = 1)
     finally:
         if not done:
             await _abandon(world, profile, attempt, storm)
+    stop_at_brake(summary["braked"])
     return summary
 
 
@@ -200,7 +208,8 @@ async def _measure(world: World, profile: Profile, attempt: Attempt, storms: lis
     for each in (booted, stopped):
         for table, rows in each.tables.items():
             attempt.add(table, rows)
-    return {**headline(booted, stopped), **ordinals(storm.vms), PROBE_KEY: first_s}
+    braked = {"braked": storm.boots.batch.braked}
+    return {**headline(booted, stopped), **ordinals(storm.vms), PROBE_KEY: first_s, **braked}
 
 
 def ordinals(vms: list[BootVm]) -> dict[str, int]:
@@ -214,6 +223,7 @@ async def _prime(world: World, profile: Profile, vms: list[BootVm]) -> None:
     storm = _storm(world, vms)
     await start_vms(world, profile, storm.boots)
     await _stop_started(world, profile, storm)
+    stop_at_brake(storm.boots.batch.braked)
 
 
 async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) -> Outcome:
@@ -252,6 +262,7 @@ async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
         rate_per_s=profile.boot.rate_per_s,
         limit_s=profile.boot.limit_s,
         acknowledged=boots.acknowledged,
+        missing=lambda: missing_vms(world, profile, batch),
     )
     labels = run_selector(world.run_id, STAGE)
     views = (
@@ -259,9 +270,28 @@ async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
         View(Scope(POD, where, labels), boots.pod, steps=("pod_scheduled",)),
         View(Scope(NODE), boots.node),
     )
-    async with observing(world, *views, batch=batch) as observers, heartbeats(world, observers, STAGE):
+    async with AsyncExitStack() as around:
+        observers = await around.enter_async_context(observing(world, *views, batch=batch))
+        await around.enter_async_context(heartbeats(world, observers, STAGE))
+        order = replace(order, brake=await around.enter_async_context(braking(world, profile.brakes)))
+        looking = asyncio.create_task(observers.guard(_look_for_lost(world, profile, boots)))
+        around.callback(looking.cancel)
         await _probed(world, boots, observers, lambda: drive(world, batch, order, observers))
         return observers.longest_gap_s(batch.released_ns)
+
+
+async def _look_for_lost(world: World, profile: Profile, boots: Boots) -> None:
+    """An instance that went may come again; its machine, deleted by somebody else, does not."""
+    batch = boots.batch
+    while True:
+        i = await boots.vanished.get()
+        found = await find(world, Ref(VM, profile.namespace, batch.names[i]))
+        if (
+            found is None
+            or found["metadata"]["uid"] != batch.uids[i]
+            or "deletionTimestamp" in found["metadata"]
+        ):
+            batch.end(i, "lost", DELETED, "foreign_change")
 
 
 async def _probed(

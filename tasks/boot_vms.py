@@ -13,6 +13,7 @@ from infra.manifests import run_selector
 from infra.results.port import Attempt
 from infra.world import World
 from tasks.batch import Batch
+from tasks.brakes import stop_at_brake
 from tasks.golden_image import ensure_golden_image
 from tasks.ownership import intend, know
 from tasks.profile import Profile
@@ -88,6 +89,7 @@ async def _create(world: World, profile: Profile, attempt: Attempt, names: list[
     plan = Plan(STAGE, max(profile.boot.batches), names, None, profile.deploy.limit_s)
     await provision(world, profile, plan, Clones(batch))
     know(attempt, [(ref, uid) for ref, uid in zip(refs, batch.uids, strict=True) if uid])
+    stop_at_brake(batch.braked)
 
 
 async def _halt_all(world: World, profile: Profile) -> None:

@@ -14,6 +14,7 @@ from infra.results.port import Attempt, Cell
 from infra.world import World
 from tasks.analysis.verdicts import worst
 from tasks.batch import Batch
+from tasks.brakes import stop_at_brake
 from tasks.deletion import delete_vms, doomed_batch, volumes_of
 from tasks.evidence import keep_evidence
 from tasks.golden_image import CANARY_KEY, canary_s_of, ensure_golden_image
@@ -51,6 +52,7 @@ async def deploy_batch(world: World, profile: Profile, size: int, repeat: int = 
     finally:
         if not done:
             await _abandon(world, profile, attempt, clones.batch)
+    stop_at_brake(summary["braked"])
     return summary
 
 
@@ -64,7 +66,8 @@ async def _measure(world: World, profile: Profile, attempt: Attempt, clones: Clo
     for each in (deployed, removed):
         for table, rows in each.tables.items():
             attempt.add(table, rows)
-    return {**headline(deployed, removed), PROBE_KEY: first_s, CANARY_KEY: one_clone_s}
+    keys = {PROBE_KEY: first_s, CANARY_KEY: one_clone_s, "braked": clones.batch.braked}
+    return {**headline(deployed, removed), **keys}
 
 
 async def _deploy(

@@ -114,7 +114,7 @@ async def _sent(world: World, observers: Observers, stream: Stream, ref: Ref) ->
         return False
     except (Throttled, ClusterError):
         return False
-    journal.answered(clock.now_ns())
+    journal.answered(clock.now_ns(), start_ns)
     if journal.released_ns:
         journal.round_trips_s.append((clock.now_ns() - start_ns) / NS)
     return True

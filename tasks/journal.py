@@ -12,6 +12,8 @@ from typing import Any
 NS = 1e9
 STAMP_RESOLUTION_S = 1.0
 """Objects are dated in whole seconds."""
+KEPT_S = 3.0
+"""A request that the API keeps for so long, answering nobody else meanwhile, was not answered."""
 COUNTED = ("http_429", "http_5xx", "relists", "resumed")
 LARGEST = ("watch_lag_ms", "loop_lag_ms")
 ADDED = ("throttled_s",)
@@ -33,12 +35,14 @@ class Journal:
     round_trips_s: list[float] = field(default_factory=list)
     refused: int = 0
     clock_skew_s: float = 0.0
+    clock_moved_s: float = 0.0
     connections_lost: int = 0
     foreign: set[str] = field(default_factory=set)
     is_told: bool = False
     _seconds: dict[int, dict[str, float]] = field(default_factory=dict)
     _last_stamp: str = ""
     _silent_since_ns: int | None = None
+    _answered_ns: int = 0
 
     def count(self, what: str, ns: int, amount: float = 1) -> None:
         """Something happened at `ns`; what comes before the release belongs to no second."""
@@ -72,11 +76,15 @@ class Journal:
         if self._silent_since_ns is None:
             self._silent_since_ns = ns
 
-    def answered(self, ns: int) -> None:
-        """The API answers, at `ns`."""
-        if self._silent_since_ns is not None:
-            self.outages.append((self._silent_since_ns, ns))
-            self._silent_since_ns = None
+    def answered(self, ns: int, sent_ns: int | None = None) -> None:
+        """The API answers, at `ns`, to what was asked at `sent_ns`."""
+        since_ns = self._silent_since_ns
+        kept_ns = ns if sent_ns is None else max(sent_ns, self._answered_ns)
+        if since_ns is None and ns - kept_ns > KEPT_S * NS:
+            since_ns = kept_ns
+        if since_ns is not None:
+            self.outages.append((since_ns, ns))
+        self._silent_since_ns, self._answered_ns = None, ns
 
     def close(self, ns: int) -> None:
         """Nobody asks any more: an outage that goes on is counted up to here."""
@@ -89,6 +97,10 @@ class Journal:
     def errors_outside(self, spans: list[tuple[int, int]]) -> int:
         """How many 5xx answers lie in none of these spans."""
         return sum(not any(a <= ns <= b for a, b in spans) for ns in self.errors_ns)
+
+    def moved(self, wall_s: float, clock_s: float) -> None:
+        """This machine's wall clock went on by so much while its monotonic clock did by so much."""
+        self.clock_moved_s = max(self.clock_moved_s, abs(wall_s - clock_s))
 
     def dated(self, stamp: str, asked: datetime, answered: datetime) -> None:
         """An object that was made between two moments of our wall clock says when: how far is that off?"""

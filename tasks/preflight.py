@@ -10,12 +10,14 @@ from typing import Any
 
 from infra import manifests
 from infra.cluster.kinds import (
+    ATTACHED_NETWORK,
     DATA_SOURCE,
     DATA_VOLUME,
     DESCHEDULER,
     MACHINE_CONFIG_POOL,
     NAMESPACE,
     NODE,
+    PRIORITY_CLASS,
     SNAPSHOT,
     SNAPSHOT_CLASS,
     STORAGE_CLASS,
@@ -31,6 +33,7 @@ from infra.world import World
 from tasks.access import denied, named
 from tasks.capacity import fit, largest_batch
 from tasks.golden_image import IMAGE, root_disk, sources_of
+from tasks.inventory import served
 from tasks.latency_vms import realtime_vm
 from tasks.nodes import is_ready, need_of, rooms
 from tasks.ownership import find, is_lent, mark_of
@@ -108,12 +111,10 @@ async def _versions(world: World, profile: Profile) -> list[Finding]:
 async def _kinds_served(world: World, profile: Profile) -> list[Finding]:
     findings = []
     for kind in (VM, VMI, DATA_VOLUME, DATA_SOURCE, SNAPSHOT):
-        try:
-            scope = Scope(kind, profile.namespace)
-            await resent(world, lambda scope=scope: world.cluster.list(scope, limit=1))  # type: ignore[misc]
-        except NotFound:
-            hint = "install KubeVirt, CDI and the CSI snapshot controller"
-            findings.append(Finding(f"{kind.plural} served", "failed", "not served", kind.api_version, hint))
+        item = await served(world, kind, "", profile.namespace)
+        if item.status == "missing":
+            hint = "install KubeVirt, CDI and the CSI snapshot controller, or newer ones"
+            findings.append(Finding(f"{kind.plural} served", "failed", item.found, kind.api_version, hint))
     return findings or [Finding("kinds served", "ok", "VirtualMachines, DataVolumes, VolumeSnapshots")]
 
 
@@ -166,6 +167,22 @@ async def _clone_strategy(world: World, profile: Profile) -> list[Finding]:
         return [Finding("clone strategy", "ok", stated or "not stated", "snapshot")]
     hint = f"set spec.cloneStrategy of StorageProfile {name} to snapshot"
     return [Finding("clone strategy", "failed" if stated == "copy" else "warning", stated, "snapshot", hint)]
+
+
+async def _names(world: World, profile: Profile) -> list[Finding]:
+    """Objects that the profile names, and that no dry run of a VirtualMachine would miss."""
+    namespace, _, network = profile.vm.network.rpartition("/")
+    wanted = (
+        ("network", network, Ref(ATTACHED_NETWORK, namespace or profile.namespace, network)),
+        ("priority_class", profile.vm.priority_class, Ref(PRIORITY_CLASS, "", profile.vm.priority_class)),
+    )
+    return [await _there(world, key, ref) for key, name, ref in wanted if name]
+
+
+async def _there(world: World, key: str, ref: Ref) -> Finding:
+    if await find(world, ref) is not None:
+        return Finding(f"vm.{key}", "ok", ref.name)
+    return Finding(f"vm.{key}", "failed", "there is none of that name", str(ref), f"set vm.{key}, or make it")
 
 
 async def _namespaces(world: World, profile: Profile) -> list[Finding]:
@@ -335,6 +352,7 @@ CHECKS: tuple[Check, ...] = (
     _rights,
     _storage_class,
     _snapshot_class,
+    _names,
     _clone_strategy,
     _capacity,
     _real_time,

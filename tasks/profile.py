@@ -59,6 +59,9 @@ class VirtualMachineShape(Section):
     )
     volume_mode: Literal["Block", "Filesystem"] = Field("Block", description="of the root disks")
     network: str = Field("", description="NetworkAttachmentDefinition of the NIC; left out: the pod network")
+    priority_class: str = Field(
+        "", description="PriorityClass of the VMs; best a low one, so that others win"
+    )
 
 
 class Guests(Section):

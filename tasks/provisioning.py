@@ -18,6 +18,7 @@ from infra.errors import NotFound
 from infra.manifests import CloudInit, Machine, Source, disk_name, run_selector
 from infra.world import World
 from tasks.batch import Batch
+from tasks.braking import braking
 from tasks.golden_image import CLONE_TYPE, EXPECTED_CLONE, root_disk, sources_of
 from tasks.heartbeats import heartbeats
 from tasks.observing import View, observing
@@ -185,7 +186,8 @@ class Clones:
 def machine_of(profile: Profile, seed: CloudInit | None = None) -> Machine:
     """The shape of every VM, and what its guest is told."""
     shape = profile.vm
-    return Machine(shape.cores, shape.memory_gib, root_disk(profile), shape.network, seed)
+    disk, priority = root_disk(profile), shape.priority_class
+    return Machine(shape.cores, shape.memory_gib, disk, shape.network, seed, priority)
 
 
 def source_of(profile: Profile, i: int) -> Source:
@@ -220,8 +222,8 @@ async def provision(world: World, profile: Profile, plan: Plan, clones: Clones) 
         batch=batch,
     ) as observers:
         clones.looks = observers.looks_at(vms)
-        async with heartbeats(world, observers, plan.stage):
-            await drive(world, batch, order, observers)
+        async with heartbeats(world, observers, plan.stage), braking(world, profile.brakes) as brake:
+            await drive(world, batch, replace(order, brake=brake), observers)
         gap_s = observers.longest_gap_s(batch.released_ns)
     clones.narrow()
     return gap_s

@@ -8,16 +8,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from infra.clock import Clock
-from infra.cluster.port import Object, ref_of
+from infra.cluster.port import Object, departing, ref_of
 from infra.errors import (
     AlreadyExists,
     ClusterError,
     Conflict,
+    Expired,
     Forbidden,
     Gone,
+    NotFound,
     StageError,
     Throttled,
     Unavailable,
@@ -26,6 +28,7 @@ from infra.errors import (
 from infra.manifests import NONCE, RUN_LABEL
 from infra.world import World
 from tasks.batch import NS, Batch
+from tasks.brakes import Brake, Braked
 from tasks.observing import Observers
 
 T = TypeVar("T")
@@ -33,6 +36,8 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 SETUP_LIMIT_S = 300.0
 """How long a single request of a set-up is tried again."""
+LOGIN_PATIENCE_S = 120.0
+"""How long a request is sent again to a server that does not believe who we are (any more)."""
 DELETED = "the VirtualMachine was deleted by somebody else"
 
 
@@ -41,7 +46,8 @@ class Order:
     """What to do with each VM of a batch.
 
     `send` sends the request of VM i; `landed` reads back whether it was carried out, after an
-    answer that leaves it open. `rate_per_s` None: all at once.
+    answer that leaves it open. `rate_per_s` None: all at once. `missing` says which VMs of a batch
+    that needs them do not exist (any more); None: the batch makes them. `brake` may stop the issuing.
     """
 
     send: Callable[[int], Awaitable[None]]
@@ -49,6 +55,8 @@ class Order:
     rate_per_s: float | None
     limit_s: float
     acknowledged: Callable[[int, int], None] | None = None
+    missing: Callable[[], Awaitable[list[int]]] | None = None
+    brake: Brake | None = None
 
 
 async def drive(world: World, batch: Batch, order: Order, observers: Observers) -> None:
@@ -65,17 +73,57 @@ async def drive(world: World, batch: Batch, order: Order, observers: Observers) 
     working = asyncio.create_task(_work(world, batch, order), name=f"{batch.stage} batch")
     broken = observers.broken
     try:
-        await asyncio.wait({working, broken}, timeout=order.limit_s, return_when=asyncio.FIRST_COMPLETED)
-        if broken.done():
-            await broken
-        if working.done():
-            await working
+        await _decided(batch, order, working, broken)
+        await _find_missing(batch, order)
     finally:
         await _stop(working)
         batch.journal.told(world.runtime.counted(batch.released_ns, world.clock.now_ns()))
         if batch.cell is not None:
             world.runtime.measured()
+        _compare_clocks(world.clock, batch)
     batch.close("timeout")
+
+
+async def _decided(
+    batch: Batch, order: Order, working: asyncio.Task[None], broken: asyncio.Future[None]
+) -> None:
+    """Wait until the work is done, an observer is broken, or the limit has passed; obey the brake."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + order.limit_s
+    waits: set[asyncio.Future[Any]] = {working, broken}
+    if order.brake is not None:
+        waits.add(order.brake.pulled)
+    await asyncio.wait(waits, timeout=order.limit_s, return_when=asyncio.FIRST_COMPLETED)
+    if order.brake is not None and order.brake.pulled.done():
+        _hold_back(batch, order.brake)
+        waits = {working, broken, batch.finished}
+        await asyncio.wait(waits, timeout=until_s - loop.time(), return_when=asyncio.FIRST_COMPLETED)
+    if broken.done():
+        await broken
+    if working.done():
+        await working
+
+
+def _hold_back(batch: Batch, brake: Brake) -> None:
+    """Decide the VMs whose request has not left, or was refused and would be sent again."""
+    batch.braked = brake.why
+    for i in batch.where(""):
+        if batch.seen["acknowledged"][i] is None and not brake.is_under_way(i):
+            batch.end(i, "failed", f"not sent: {brake.why}", "brake")
+
+
+async def _find_missing(batch: Batch, order: Order) -> None:
+    """What is still open when the limit has passed may have been deleted by somebody else."""
+    if order.missing is None or not batch.where(""):
+        return
+    for i in await order.missing():
+        batch.end(i, "lost", DELETED, "foreign_change")
+
+
+def _compare_clocks(clock: Clock, batch: Batch) -> None:
+    if batch.released_at is not None:
+        wall_s = (clock.wall() - batch.released_at).total_seconds()
+        batch.journal.moved(wall_s, (clock.now_ns() - batch.released_ns) / NS)
 
 
 async def _work(world: World, batch: Batch, order: Order) -> None:
@@ -110,10 +158,8 @@ async def _paced(world: World, batch: Batch, rate_per_s: float | None) -> AsyncI
 
 
 async def _request(world: World, batch: Batch, order: Order, i: int) -> None:
-    if not batch.state[i]:
-        batch.requested[i] = world.clock.now_ns()
     while not batch.state[i]:
-        pause_s = await _attempt(world.clock, batch, order, i)
+        pause_s = await _attempt(world, batch, order, i)
         if pause_s is None:
             break
         await world.clock.sleep(pause_s)
@@ -125,16 +171,21 @@ async def _request(world: World, batch: Batch, order: Order, i: int) -> None:
         order.acknowledged(i, ns)
 
 
-async def _attempt(clock: Clock, batch: Batch, order: Order, i: int) -> float | None:
+async def _attempt(world: World, batch: Batch, order: Order, i: int) -> float | None:
     """Send once: None when it was carried out, else the pause; a refusal for good decides the VM."""
+    clock = world.clock
     sent_ns = clock.now_ns()
     batch.attempts[i] += 1
     try:
-        await order.send(i)
+        await _sent(world, batch, order, i)
+    except Braked as error:
+        batch.end(i, "failed", f"not sent: {error}", "brake")
+        return 0.0
     except Throttled as error:
         batch.throttled += 1
         pause_s = max(error.retry_after_s, _pause_s(batch, i))
         now_ns = clock.now_ns()
+        batch.journal.answered(now_ns, sent_ns)
         batch.journal.count("http_429", now_ns)
         batch.journal.count("throttled_s", now_ns, pause_s)
         return pause_s
@@ -146,12 +197,40 @@ async def _attempt(clock: Clock, batch: Batch, order: Order, i: int) -> float | 
         if isinstance(error, Unknown):
             batch.journal.silent(sent_ns)
         return None if await _landed(batch, order, i, error) else _pause_s(batch, i)
-    except ClusterError as error:
-        batch.journal.refused += isinstance(error, Forbidden)
+    except Expired as error:
+        batch.journal.refused += 1
+        if clock.now_ns() - (batch.requested[i] or sent_ns) < LOGIN_PATIENCE_S * NS:
+            return _pause_s(batch, i)
         batch.end(i, "failed", str(error))
         return 0.0
-    batch.journal.answered(clock.now_ns())
+    except ClusterError as error:
+        batch.journal.refused += isinstance(error, Forbidden)
+        is_gone = isinstance(error, NotFound) and order.missing is not None
+        batch.end(i, *(("lost", DELETED, "foreign_change") if is_gone else ("failed", str(error))))
+        return 0.0
+    batch.journal.answered(clock.now_ns(), sent_ns)
     return None
+
+
+async def _sent(world: World, batch: Batch, order: Order, i: int) -> None:
+    """Send the request of VM i, which leaves when its turn has come; in process it leaves at once."""
+
+    def leaves() -> None:
+        ns = world.clock.now_ns()
+        if order.brake is not None:
+            order.brake.left(i, ns)
+        if batch.requested[i] is None:
+            batch.requested[i] = ns
+
+    token = departing.set(leaves)
+    try:
+        if world.name == "virtual":
+            leaves()
+        await order.send(i)
+    finally:
+        departing.reset(token)
+        if order.brake is not None:
+            order.brake.came_back(i, world.clock.now_ns())
 
 
 async def _landed(batch: Batch, order: Order, i: int, error: ClusterError) -> bool:

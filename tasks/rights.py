@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from infra.cluster.kinds import (
+    ATTACHED_NETWORK,
     CONTROLLER_REVISION,
     DATA_SOURCE,
     DATA_VOLUME,
@@ -23,6 +24,7 @@ from infra.cluster.kinds import (
     NETWORK_ENACTMENT,
     NODE,
     POD,
+    PRIORITY_CLASS,
     PV,
     PVC,
     ROLE,
@@ -134,9 +136,21 @@ def _preflight(profile: Profile) -> list[Right]:
         *_may("list", VM, VMI, DATA_VOLUME, DATA_SOURCE, SNAPSHOT, QUOTA, within=vms, optional=True),
         *_may("list", *classes, optional=True),
         *_may("get", STORAGE_PROFILE, name=profile.vm.storage_class, optional=True),
+        *_named(profile),
         # dry runs of what would be created, in `default` while the run's own namespace is not there
         *_may("create", *tried, within=vms, optional=True),
         *_may("create", *tried, within="default", optional=True, own=True),
+    ]
+
+
+def _named(profile: Profile) -> list[Right]:
+    """What the profile names is looked up."""
+    namespace, _, network = profile.vm.network.rpartition("/")
+    priority = profile.vm.priority_class
+    place = namespace or profile.namespace
+    return [
+        *(_may("get", ATTACHED_NETWORK, within=place, name=network, optional=True) if network else ()),
+        *(_may("get", PRIORITY_CLASS, name=priority, optional=True) if priority else ()),
     ]
 
 
@@ -174,7 +188,15 @@ def _provisioning(profile: Profile) -> list[Right]:
         *_heartbeats(profile, VM, PVC),
         *_may("create get list watch", VM, within=vms),
         *_may("list watch", DATA_VOLUME, PVC, within=vms),
+        *_brakes(profile),
     ]
+
+
+def _brakes(profile: Profile) -> list[Right]:
+    """Nodes and the VMs of others are looked at while a batch is issued."""
+    if profile.brakes.active is False:
+        return []
+    return _may("list watch", NODE, VMI, optional=True)
 
 
 def _removal(profile: Profile) -> list[Right]:

@@ -87,6 +87,7 @@ async def stop_vms(world: World, profile: Profile, batch: Batch) -> float:
         landed=lambda i: _halted(world, Ref(VM, profile.namespace, batch.names[i])),
         rate_per_s=None,
         limit_s=profile.stop_limit_s,
+        missing=lambda: missing_vms(world, profile, batch),
     )
     labels, where = run_selector(world.run_id, STAGE), profile.namespace
     async with observing(
@@ -98,6 +99,14 @@ async def stop_vms(world: World, profile: Profile, batch: Batch) -> float:
         async with heartbeats(world, observers, STAGE):
             await drive(world, batch, order, observers)
         return observers.longest_gap_s(batch.released_ns)
+
+
+async def missing_vms(world: World, profile: Profile, batch: Batch) -> list[int]:
+    """Which VMs of a batch do not exist (any more)."""
+    scope = Scope(VM, profile.namespace, run_selector(world.run_id, STAGE))
+    found = await resent(world, lambda: list_all(world.cluster, scope))
+    there = {obj["metadata"]["name"] for obj in found.items}
+    return [i for i, name in enumerate(batch.names) if name not in there]
 
 
 async def _halted(world: World, ref: Ref) -> bool:

@@ -138,6 +138,19 @@ DESCHEDULER = Kind("KubeDescheduler", "operator.openshift.io", "v1", "kubedesche
 INGRESS_CONTROLLER = Kind("IngressController", "operator.openshift.io", "v1", "ingresscontrollers")
 ETCD = Kind("Etcd", "operator.openshift.io", "v1", "etcds", namespaced=False)
 DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
+CUSTOM_RESOURCE = Kind(
+    "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
+)
+PRIORITY_CLASS = Kind(
+    "PriorityClass", "scheduling.k8s.io", "v1", "priorityclasses", namespaced=False, status_subresource=False
+)
+ATTACHED_NETWORK = Kind(
+    "NetworkAttachmentDefinition",
+    "k8s.cni.cncf.io",
+    "v1",
+    "network-attachment-definitions",
+    status_subresource=False,
+)
 
 KINDS: tuple[Kind, ...] = (
     VM,
@@ -182,6 +195,9 @@ KINDS: tuple[Kind, ...] = (
     INGRESS_CONTROLLER,
     ETCD,
     DEPLOYMENT,
+    CUSTOM_RESOURCE,
+    PRIORITY_CLASS,
+    ATTACHED_NETWORK,
 )
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in KINDS}

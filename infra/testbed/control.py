@@ -27,6 +27,7 @@ from infra.cluster.virtual.draws import Draws
 from infra.cluster.virtual.faults import FaultPlan, Faults
 from infra.cluster.virtual.platform_objects import platform_objects
 from infra.errors import AlreadyExists, ClusterError, NotFound
+from infra.testbed.patient import PatientCluster
 from infra.testbed.state import for_kubeconfig
 from infra.testbed.virt_api import serving
 
@@ -54,7 +55,7 @@ async def controllers(
         ClusterError: the context does not lead to a testbed of ours, or cannot be used.
     """
     state = for_kubeconfig(Path(settings.kubeconfig()))
-    cluster = await connect(context)
+    cluster = PatientCluster(await connect(context))
     try:
         description = await _as_served(cluster, description)
         await _seed(cluster, description)

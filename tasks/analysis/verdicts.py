@@ -41,6 +41,9 @@ class BatchFacts:
     api_answer_s: float | None = None
     connections_lost: int = 0
     clock_skew_s: float = 0.0
+    clock_moved_s: float = 0.0
+    braked: str = ""
+    n_held_back: int = 0
     nodes_lost: tuple[str, ...] = ()
     foreign_pods: int = 0
     refused_requests: int = 0
@@ -81,6 +84,8 @@ def _vm_grade(facts: BatchFacts, limits: "Limits") -> str:
 
 
 def _vm_reasons(facts: BatchFacts) -> Iterator[tuple[str, str]]:
+    if facts.braked:
+        yield "brake", f"{facts.n_held_back:,} of {facts.n:,} requests held back: {facts.braked}"
     if facts.n_ok == facts.n:
         return
     counts = {"timeout": facts.n_timeout, "failed": facts.n_failed, "lost": facts.n_lost}
@@ -147,6 +152,8 @@ def _stranger_reasons(facts: BatchFacts, limits: "Limits") -> Iterator[tuple[str
         yield "foreign_load", f"{facts.foreign_pods:,} pods of others came or went"
     if facts.clock_skew_s > limits.clock_skew_s:
         yield "clock_skew", f"objects are dated {facts.clock_skew_s:.1f} s from this machine's clock"
+    if facts.clock_moved_s > limits.clock_skew_s:
+        yield "clock_skew", f"this machine's clock was set {facts.clock_moved_s:.1f} s off meanwhile"
 
 
 def _some(names: tuple[str, ...], shown: int = 3) -> str:

@@ -82,7 +82,7 @@ class RefusingCluster:
         return getattr(self._inner, name)
 
     async def create(self, obj: Object, *, dry_run: bool = False) -> Object:
-        error = self._refuse("create", obj["metadata"]["name"])
+        error = self._refuse("create", obj["metadata"].get("name", ""))
         if error and not self._after:
             raise error
         created = await self._inner.create(obj, dry_run=dry_run)

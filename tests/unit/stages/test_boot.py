@@ -1,12 +1,16 @@
 import asyncio
 from dataclasses import replace
 
-from infra.cluster.kinds import VMI
-from infra.cluster.port import Scope
-from infra.errors import Unknown
+import pytest
+
+from infra.cluster.kinds import VM, VMI
+from infra.cluster.port import Ref, Scope
+from infra.errors import NotFound, Unknown
 from infra.guests.none import NoGuests
+from infra.world import World
 from tasks.boot_storm import boot_batch
 from tasks.boot_vms import BootVm, chosen
+from tasks.requests import DELETED
 from tests.unit.stages.conftest import OpenWorld, profile_of, rows
 from tests.unit.stages.fakes import RefusingCluster
 
@@ -112,6 +116,39 @@ def test_a_start_whose_outcome_is_unknown_is_read_back(open_virtual: OpenWorld) 
         world.run(boot_batch(world, PROFILE, 2))
         boots = rows(world, "vm_boots")
     assert [vm["state"] for vm in boots] == ["ok", "ok"]
+
+
+def test_a_vm_that_somebody_deletes_in_a_storm_is_lost_at_once(open_virtual: OpenWorld) -> None:
+    async def storm(world: World) -> None:
+        work = asyncio.ensure_future(boot_batch(world, PROFILE, 4))
+        victim = Ref(VM, PROFILE.namespace, f"{world.run_id}-b-0001")
+        instance = Scope(VMI, PROFILE.namespace, fields=f"metadata.name={victim.name}")
+        while not (await world.cluster.list(instance)).items:
+            await world.clock.sleep(0.05)
+        await world.cluster.delete(victim)
+        await work
+
+    with open_virtual() as world:
+        world.run(storm(world))
+        boots, batch = rows(world, "vm_boots"), rows(world, "batches")[0]
+    assert sorted((vm["state"], vm["detail"]) for vm in boots) == [
+        ("lost", DELETED), ("ok", None), ("ok", None), ("ok", None),
+    ]  # fmt: skip
+    assert batch["reasons"] == ["vm_not_ok: 1 of 4 lost"]
+    assert batch["limit_s"] == PROFILE.boot.limit_s
+
+
+@pytest.mark.parametrize("verb", ["start", "stop"])
+def test_a_vm_that_is_gone_when_its_turn_comes_is_lost(open_virtual: OpenWorld, verb: str) -> None:
+    def refuse(said: str, name: str) -> Exception | None:
+        return NotFound("not found") if said == verb and name.endswith("-0001") else None
+
+    with open_virtual(through=lambda cluster: RefusingCluster(cluster, refuse)) as world:
+        world.run(boot_batch(world, profile_of(boot={"batches": [4]}), 4))
+        records = rows(world, "vm_boots" if verb == "start" else "vm_stops")
+    states = {vm["vm"][-4:]: (vm["state"], vm["detail"]) for vm in records}
+    assert states["0001"] == ("lost", DELETED)
+    assert len(states) == 4
 
 
 def test_an_interrupted_storm_leaves_no_vm_and_is_done_again(open_virtual: OpenWorld) -> None:

@@ -1,12 +1,14 @@
 import pytest
 
 from infra import manifests
-from infra.errors import InvalidRun
+from infra.errors import Denied, InvalidRun
 from infra.manifests import Mark
 from tasks.capacity import fit, largest_batch
 from tasks.nodes import quantity
 from tasks.preflight import preflight
+from tasks.provisioning import machine_of
 from tests.unit.stages.conftest import OpenWorld, profile_of, rows
+from tests.unit.stages.fakes import RefusingCluster
 
 NEED = {"cpu": 0.1, "memory": 2.0 * 2**30, "pods": 1.0}
 
@@ -74,3 +76,41 @@ def test_largest_batch_counts_only_the_stages_of_the_profile() -> None:
 )
 def test_quantities(text: str, number: float) -> None:
     assert quantity(text) == pytest.approx(number)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sought"),
+    [
+        ("network", "lab/vlan7", "NetworkAttachmentDefinition lab/vlan7"),
+        ("network", "vlan7", "NetworkAttachmentDefinition virtscale/vlan7"),
+        ("priority_class", "low", "PriorityClass low"),
+    ],
+)
+def test_a_name_of_the_profile_is_looked_up(
+    open_virtual: OpenWorld, key: str, value: str, sought: str
+) -> None:
+    said = rf"vm\.{key}: {sought}, there is none of that name; set vm\.{key}, or make it"
+    with open_virtual() as world, pytest.raises(InvalidRun, match=said):
+        world.run(preflight(world, profile_of(vm={key: value})))
+
+
+def test_an_object_that_admission_denies_is_refused_in_its_own_words(open_virtual: OpenWorld) -> None:
+    words = 'create VirtualMachine t1-preflight: 403 "t1-preflight" is forbidden: exceeded quota: vms'
+
+    def refuse(verb: str, name: str) -> Exception | None:
+        return Denied(words) if (verb, name) == ("create", "t1-preflight") else None
+
+    with (
+        open_virtual(through=lambda cluster: RefusingCluster(cluster, refuse)) as world,
+        pytest.raises(InvalidRun, match=rf"dry run of VirtualMachine: accepted, {words}"),
+    ):
+        world.run(preflight(world, profile_of()))
+
+
+def test_vms_carry_the_priority_class_of_the_profile() -> None:
+    source, mark = manifests.Source("golden", "image"), Mark("r", "n", "boot")
+    made = manifests.virtual_machine("vm", "ns", mark, machine_of(profile_of()), source)
+    assert "priorityClassName" not in made["spec"]["template"]["spec"]
+    low = machine_of(profile_of(vm={"priority_class": "low"}))
+    made = manifests.virtual_machine("vm", "ns", mark, low, source)
+    assert made["spec"]["template"]["spec"]["priorityClassName"] == "low"
