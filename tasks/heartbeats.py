@@ -96,7 +96,7 @@ async def _beat(world: World, observers: Observers, stream: Stream, ref: Ref) ->
         is_quiet = now_ns - stream.heard_ns >= QUIET_S * NS
         if stream.beat_ns is None and (is_quiet or now_ns - sent_ns >= MEASURE_S * NS):
             number, sent_ns = number + 1, now_ns
-            stream.beat_ns, stream.beat = now_ns, (ref.name, str(number))
+            stream.beat_ns, stream.beat, stream.answered_ns = now_ns, (ref.name, str(number)), None
             if not await _sent(world, observers, stream, ref):
                 stream.beat_ns = None
         idle_s = (now_ns - max(stream.news_ns, observers.journal.released_ns)) / NS
@@ -114,9 +114,12 @@ async def _sent(world: World, observers: Observers, stream: Stream, ref: Ref) ->
         return False
     except (Throttled, ClusterError):
         return False
-    journal.answered(clock.now_ns(), start_ns)
+    now_ns = clock.now_ns()
+    journal.answered(now_ns, start_ns)
+    if stream.beat_ns is not None:
+        stream.answered_ns = now_ns
     if journal.released_ns:
-        journal.round_trips_s.append((clock.now_ns() - start_ns) / NS)
+        journal.round_trips_s.append((now_ns - start_ns) / NS)
     return True
 
 

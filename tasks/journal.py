@@ -36,6 +36,7 @@ class Journal:
     refused: int = 0
     clock_skew_s: float = 0.0
     clock_moved_s: float = 0.0
+    watch_behind_s: float = 0.0
     connections_lost: int = 0
     foreign: set[str] = field(default_factory=set)
     is_told: bool = False

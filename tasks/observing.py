@@ -55,6 +55,7 @@ class Stream:
     lag_ns: int | None = None
     beat_ns: int | None = None
     beat: tuple[str, str] = ("", "")
+    answered_ns: int | None = None
     blind_until_ns: int = 0
     _turns: int = 0
     _resumed_ns: int = 0
@@ -88,13 +89,20 @@ class Stream:
             if meta["name"] != name or what == "DELETED":
                 continue
             if (meta.get("annotations") or {}).get(BEAT) == number:
-                self.beat_ns = None
+                self.behind(ns, journal)
+                self.beat_ns = self.answered_ns = None
                 self.lag_ns = max(self.lag_ns or 0, ns - sent_ns)
                 journal.largest("watch_lag_ms", ns, (ns - sent_ns) / 1e6)
                 if sent_ns >= self._resumed_ns:
                     self._is_replaying = False
                 return len(batch.events) == 1
         return False
+
+    def behind(self, ns: int, journal: Journal) -> None:
+        """A heartbeat that the API server has answered comes now, or has still not come."""
+        if self.answered_ns is not None and journal.released_ns:
+            since_ns = max(self.answered_ns, journal.released_ns)
+            journal.watch_behind_s = max(journal.watch_behind_s, (ns - since_ns) / NS)
 
 
 class Observers:
@@ -155,7 +163,7 @@ class Observers:
 
     def _missed(self, stream: Stream, gap: Gap) -> None:
         # a beat that was on its way would measure the gap
-        stream.beat_ns = None
+        stream.beat_ns = stream.answered_ns = None
         if stream.view.steps:
             self.gaps.append(gap)
         self._note_turns(stream, gap.to_ns)
@@ -226,6 +234,7 @@ class Observers:
         self.journal.close(now_ns)
         for stream in self.streams:
             self._note_turns(stream, now_ns)
+            stream.behind(now_ns, self.journal)
         self.journal.connections_lost = len(self._gaps_of_ours())
         self.batch.lag_ns["acknowledged"] = self.late_ns
         known = [stream.lag_ns for stream in self.streams if stream.lag_ns is not None]

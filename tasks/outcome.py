@@ -118,6 +118,7 @@ def _facts(batch: Batch, seen: Circumstances, limits: Limits) -> BatchFacts:
         connections_lost=journal.connections_lost,
         clock_skew_s=journal.clock_skew_s,
         clock_moved_s=journal.clock_moved_s,
+        watch_behind_s=journal.watch_behind_s,
         braked=batch.braked,
         n_held_back=sum(ns is None for ns in batch.requested) if batch.braked else 0,
         nodes_lost=seen.nodes_lost,

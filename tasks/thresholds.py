@@ -33,6 +33,9 @@ class Limits(Section):
     rate_missed_share: Positive = Field(0.1, description="achieved rate may fall so far below a stated one")
     throttled_share: Positive = Field(0.05, description="share of 429 answers that is still no reason")
     watch_gap_s: Seconds = Field(1.0, description="a longer gap of a watch is a reason, seconds")
+    watch_behind_s: Seconds = Field(
+        5.0, description="a watch may tell what the API has answered so much later, seconds"
+    )
     io_saturated_share: float = Field(
         0.01, ge=0, lt=1, description="a cell that misses its asked rate by more than this share is saturated"
     )

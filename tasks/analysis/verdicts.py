@@ -42,6 +42,7 @@ class BatchFacts:
     connections_lost: int = 0
     clock_skew_s: float = 0.0
     clock_moved_s: float = 0.0
+    watch_behind_s: float = 0.0
     braked: str = ""
     n_held_back: int = 0
     nodes_lost: tuple[str, ...] = ()
@@ -98,6 +99,11 @@ def _vm_reasons(facts: BatchFacts) -> Iterator[tuple[str, str]]:
 def _observer_reasons(facts: BatchFacts, limits: "Limits") -> Iterator[tuple[str, str]]:
     if facts.longest_watch_gap_s > limits.watch_gap_s:
         yield "watch_gap", f"longest {facts.longest_watch_gap_s:.1f} s (limit {limits.watch_gap_s:g} s)"
+    if facts.watch_behind_s > limits.watch_behind_s:
+        yield (
+            "watch_gap",
+            f"a watch was {facts.watch_behind_s:.1f} s late (limit {limits.watch_behind_s:g} s)",
+        )
     if _rate_missed(facts, limits):
         achieved = facts.achieved_rate_per_s
         got = "not measured" if achieved is None else f"{achieved:.3g}/s achieved"
