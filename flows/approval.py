@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import UTC, datetime
 
 from infra.errors import InvalidRun
+from tasks.tuning import Approval, Approve, Proposal
 
-Approve = Callable[[list[str]], bool]
+Ask = Callable[[list[str]], bool]
+"""All or nothing."""
 
 
 def nobody(lines: list[str]) -> bool:
@@ -25,5 +28,21 @@ def granted(_: list[str]) -> bool:
     return True
 
 
-approval: ContextVar[Approve] = ContextVar("approval", default=nobody)
+def asked_of(ask: Ask, by: str) -> Approve:
+    """Ask for all proposals at once; `by` is kept as who decided."""
+
+    def approve(proposed: list[Proposal]) -> Approval:
+        is_granted = ask([str(each) for each in proposed])
+        knobs = frozenset(each.knob for each in proposed) if is_granted else None
+        return Approval(knobs, record_of("approve" if is_granted else "reject", by))
+
+    return approve
+
+
+def record_of(decision: str, by: str) -> dict[str, str]:
+    """What is kept of a decision."""
+    return {"decision": decision, "by": by, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+approval: ContextVar[Approve] = ContextVar("approval", default=asked_of(nobody, ""))  # noqa: B039
 """A flow's parameters are plain values, so whom to ask cannot be one of them."""

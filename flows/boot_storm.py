@@ -4,12 +4,13 @@ from typing import Any
 
 from prefect import flow
 
+from flows.cancelling import clean_after
 from flows.forms import BootStormForm
 from flows.pipeline import conducted, flow_run_name
 
 
-@flow(name="boot storm", flow_run_name=flow_run_name, retries=0)
-def boot_storm(request: BootStormForm) -> dict[str, Any]:
+@flow(name="boot storm", flow_run_name=flow_run_name, retries=0, on_cancellation=[clean_after])
+def boot_storm(request: BootStormForm) -> Any:
     """Preflight, golden image, boot storms, report, clean.
 
     Args:

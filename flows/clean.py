@@ -14,8 +14,7 @@ from infra.results.manifest import read_manifest, write_manifest
 from infra.results.open import open_store
 
 
-@task(name="clean", task_run_name="clean", retries=0)
-def cleaned(run_id: str, store: str) -> dict[str, Any]:
+def clean_run(run_id: str, store: str) -> dict[str, Any]:
     """Take what the run created off its cluster, and write down that nothing is left.
 
     Raises:
@@ -30,6 +29,9 @@ def cleaned(run_id: str, store: str) -> dict[str, Any]:
         summary = run_step(request, CLEAN)
         write_manifest(opened, run_id, {**manifest, "objects_left": False})
     return summary
+
+
+cleaned = task(name="clean", task_run_name="clean", retries=0)(clean_run)
 
 
 @flow(name="clean", flow_run_name="clean {request.run_id}", retries=0)

@@ -4,12 +4,13 @@ from typing import Any
 
 from prefect import flow
 
+from flows.cancelling import clean_after
 from flows.forms import DeployForm
 from flows.pipeline import conducted, flow_run_name
 
 
-@flow(name="deploy", flow_run_name=flow_run_name, retries=0)
-def deploy(request: DeployForm) -> dict[str, Any]:
+@flow(name="deploy", flow_run_name=flow_run_name, retries=0, on_cancellation=[clean_after])
+def deploy(request: DeployForm) -> Any:
     """Preflight, golden image, deploys, report, clean.
 
     Args:

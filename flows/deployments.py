@@ -20,10 +20,12 @@ from prefect.flows import Flow, load_flow_from_entrypoint
 from prefect.workers.process import ProcessWorker
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from flows import automations
 from infra.errors import ProfileError, VirtscaleError
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "deployments" / "prefect.yaml"
+JOB_TEMPLATE = FILE.with_name("job-template.yaml")
 DEFAULT_CLUSTER = "virtual:study"
 COMPARED = (
     "description",
@@ -67,6 +69,7 @@ class Place(NamedTuple):
     cluster: str = DEFAULT_CLUSTER
     store: str = ""
     pool: str = ""
+    pool_type: str = "process"
 
 
 class Wanted(NamedTuple):
@@ -138,6 +141,9 @@ def schema_of(flow: Flow[..., Any], request: Json) -> Json:
     (form,) = [each for each in schema["definitions"].values() if "run_id" in each["properties"]]
     for name, value in request.items():
         form["properties"][name]["default"] = value
+    # PostgreSQL keeps a table's keys in an order of its own; the UI goes by this number.
+    for position, described_field in enumerate(form["properties"].values()):
+        described_field["position"] = position
     if "cluster" in request:
         form["properties"]["cluster"]["enum"] = [request["cluster"]]
         form["required"] = sorted({*form.get("required", ()), "cluster"})
@@ -153,19 +159,20 @@ def apply(place: Place, path: Path = FILE) -> Iterator[str]:
     listed = [wanted(each, place) for each in described(path)]
     try:
         with get_client(sync_client=True) as client:
-            changes = [line for line in _applied(client, listed, limit_of(place.cluster)) if line]
+            changes = [line for line in _applied(client, listed, place) if line]
+            changes += _automations(client, listed, place)
     except (httpx.HTTPError, PrefectException) as error:
         raise VirtscaleError(f"Prefect: {' '.join(str(error).split())[:500]}") from error
     yield from changes or [f"unchanged: {len(listed)} deployments of {place.cluster}"]
 
 
-def _applied(client: SyncPrefectClient, listed: list[Wanted], limit: str) -> Iterator[str]:
+def _applied(client: SyncPrefectClient, listed: list[Wanted], place: Place) -> Iterator[str]:
     pools = {each.body["work_pool_name"] for each in listed}
     types: dict[str, str] = {}
     for pool in sorted(pools):
-        types[pool], line = _pool(client, pool)
+        types[pool], line = _pool(client, pool, place.pool_type)
         yield line
-    limit_id, line = _limit(client, limit)
+    limit_id, line = _limit(client, limit_of(place.cluster))
     yield line
     for each in listed:
         if types[each.body["work_pool_name"]] != "process":
@@ -173,14 +180,30 @@ def _applied(client: SyncPrefectClient, listed: list[Wanted], limit: str) -> Ite
         yield _deployment(client, each, limit_id if each.is_limited else None)
 
 
-def _pool(client: SyncPrefectClient, name: str) -> tuple[str, str]:
+def _automations(client: SyncPrefectClient, listed: list[Wanted], place: Place) -> Iterator[str]:
+    (study,) = [each for each in listed if each.flow_name == "study"]
+    found = _found(client, study)
+    assert found is not None
+    own = automations.of_cluster(name_of(place.cluster), found["id"], study.body["parameters"]["request"])
+    yield from automations.applied(client, [*automations.everywhere(), *own])
+
+
+def _pool(client: SyncPrefectClient, name: str, wanted_type: str) -> tuple[str, str]:
     """The type of a work pool, which is made where it is missing."""
     try:
         return client.read_work_pool(name).type, ""
     except ObjectNotFound:
-        template = ProcessWorker.get_default_base_job_template()
-        client.create_work_pool(WorkPoolCreate(name=name, type="process", base_job_template=template))
-        return "process", f"created work pool {name} (process)"
+        made = WorkPoolCreate(name=name, type=wanted_type, base_job_template=job_template(wanted_type))
+        client.create_work_pool(made)
+        return wanted_type, f"created work pool {name} ({wanted_type})"
+
+
+def job_template(pool_type: str) -> Json:
+    """What a pool's worker makes of a run: a process as Prefect does it, or our Job."""
+    if pool_type == "process":
+        return ProcessWorker.get_default_base_job_template()
+    template: Json = yaml.safe_load(JOB_TEMPLATE.read_text())
+    return template
 
 
 def _limit(client: SyncPrefectClient, name: str) -> tuple[str, str]:

@@ -17,6 +17,8 @@ Change = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_.-]*=.*$", max_length=500
 Size = Annotated[int, Field(gt=0, le=1_000_000)]
 RunId = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?)?$")]
 PREPARED: tuple[StageName, ...] = ("preflight", "golden-image")
+APPROVED = "Let tuning reboot nodes or move data without asking"
+APPROVAL = "Hours that tuning waits, suspended, for a decision; then the run fails"
 CLOSED: tuple[StageName, ...] = ("report", "clean")
 
 
@@ -84,9 +86,8 @@ class StudyForm(Form):
     stages: tuple[StageName, ...] = Field(
         (), title="Stages", description="Only these; empty: those of the profile"
     )
-    approved: bool = Field(
-        False, title="Approved", description="Let tuning reboot nodes or move data without asking"
-    )
+    approved: bool = Field(False, title="Approved", description=APPROVED)
+    approval_h: int = Field(24, title="Approval", ge=1, le=720, description=APPROVAL)
 
     def stages_asked(self) -> tuple[StageName, ...]:
         """Those that were picked."""
@@ -99,9 +100,8 @@ class TuningForm(Form):
     mode: Literal["audit", "apply"] = Field(
         "audit", title="Mode", description="audit: only look; apply: set what differs"
     )
-    approved: bool = Field(
-        False, title="Approved", description="Let tuning reboot nodes or move data without asking"
-    )
+    approved: bool = Field(False, title="Approved", description=APPROVED)
+    approval_h: int = Field(24, title="Approval", ge=1, le=720, description=APPROVAL)
 
     def stages_asked(self) -> tuple[StageName, ...]:
         """Nothing is measured."""

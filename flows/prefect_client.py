@@ -4,7 +4,7 @@ import os
 
 from flows.outcome import Outcome, outcome_of
 from infra.errors import StoreError, VirtscaleError
-from infra.prefect_server import client_environment, ensure_server, is_healthy
+from infra.prefect_server import HEARTBEAT_S, client_environment, ensure_server, is_healthy
 from infra.results.manifest import read_manifest
 from infra.results.open import open_store
 from infra.settings import prefect_api_url
@@ -29,6 +29,7 @@ def connect() -> str:
     if url:
         # The last word on the terminal is ours; Prefect's own log goes to its API all the same.
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+        os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", HEARTBEAT_S)
         return url
     os.environ.update(client_environment(ensure_server()))
     return prefect_api_url()
@@ -39,15 +40,20 @@ def conduct_with_prefect(request: RunRequest) -> Outcome:
 
     Raises:
         VirtscaleError: as `flows.study.conduct`, or Prefect does not answer.
+        KeyboardInterrupt: interrupted, told to end, or cancelled in the UI.
     """
     connect()
     # Imported here: Prefect reads its settings at import, and costs more than a second.
     from prefect import tags
+    from prefect.exceptions import CancelledRun, TerminationSignal
 
     from flows.pipeline import resolved_study
 
-    with tags(request.cluster.partition(":")[0], request.cluster, request.profile.name):
-        resolved_study(request)
+    with tags("virtscale", request.cluster.partition(":")[0], request.cluster, request.profile.name):
+        try:
+            resolved_study(request)
+        except (CancelledRun, TerminationSignal) as error:
+            raise KeyboardInterrupt from error
     store = open_store(request.store)
     manifest = read_manifest(store, request.run_id)
     if manifest is None:

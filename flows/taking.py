@@ -32,7 +32,7 @@ def step_here(request: RunRequest, step: Step) -> dict[str, Any]:
     """Take one step in a world of its own and return its summary; a committed one is skipped."""
     if step.stage == "clean":
         return clean_copies(request)
-    done = _done(request, step) if step.stage in COMMITTED else None
+    done = done_before(request, step)
     if done is not None:
         return {**done.summary, "skipped": True}
     if step.stage == "report":
@@ -44,8 +44,10 @@ def step_here(request: RunRequest, step: Step) -> dict[str, Any]:
         return world.run(_stage(world, request, step))
 
 
-def _done(request: RunRequest, step: Step) -> Commit | None:
+def done_before(request: RunRequest, step: Step) -> Commit | None:
     """The complete commit of a step; opening a world of thousands of VMs for this would take a second."""
+    if step.stage not in COMMITTED:
+        return None
     return commit_of(step, last_complete(read_commits(open_store(request.store), request.run_id)))
 
 

@@ -22,6 +22,8 @@ from typing import NamedTuple
 from infra.errors import VirtscaleError
 from infra.settings import state_dir
 
+HEARTBEAT_S = "60"
+"""The automation that marks dead runs waits for more than three of them."""
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 15.0
 _APP = "prefect.server.api.server:create_app"
@@ -59,6 +61,7 @@ def client_environment(server: Server) -> dict[str, str]:
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "true",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": HEARTBEAT_S,
         "DO_NOT_TRACK": "1",
     }
 
@@ -159,6 +162,9 @@ def _environment(port: int, database: str) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _LEASES,
+        # A cancelled run is cleaned up in a hook, which may take longer than Prefect's five minutes.
+        "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_CANCELLING_TIMEOUT_SECONDS": "1800",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
         "DO_NOT_TRACK": "1",

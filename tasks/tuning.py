@@ -8,7 +8,7 @@ What was set stays until `virtscale revert RUN`.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra.cluster.kinds import KUBELET_CONFIG
 from infra.cluster.port import Object, Ref
@@ -38,15 +38,38 @@ VERIFY_LIMIT_S = 600.0
 LONGEST_PAUSE_S = 30.0
 POOLS = "machine-config-pool"
 
-Approve = Callable[[list[str]], bool]
-"""Asked with one line per disturbance; False: nothing is to be changed."""
+
+class Proposal(NamedTuple):
+    """One knob that is about to be set; `disturbance` says what that does to the cluster, empty: nothing."""
+
+    knob: str
+    object: str
+    before: str | None
+    desired: str
+    disturbance: str
+
+    def __str__(self) -> str:
+        """In one line."""
+        what = f"{self.knob} = {self.desired} on {self.object}"
+        return f"{what}: {self.disturbance}" if self.disturbance else what
+
+
+class Approval(NamedTuple):
+    """The knobs that may be set, None: all is refused; `record` is kept: what was decided, when, by whom."""
+
+    knobs: frozenset[str] | None
+    record: dict[str, Any]
+
+
+Approve = Callable[[list[Proposal]], Approval]
 
 
 @dataclass(slots=True)
 class Finding:
     """How one knob stands; a row of `knobs`.
 
-    `status`: as-desired, differs, applied, not-verified, not-applicable, by-hand, not-asked, trap.
+    `status`: as-desired, differs, left (differs, and whoever was asked wants it so), applied, not-verified,
+    not-applicable, by-hand, not-asked, trap.
     """
 
     knob: str
@@ -81,24 +104,59 @@ async def tuning(world: World, profile: Profile, approve: Approve) -> dict[str, 
     """
     attempt = world.results.begin(Cell(STAGE, "0"))
     findings = await audit(world, profile)
-    differing = [finding for finding in findings if finding.status == "differs"]
-    applies = (profile.tuning.mode or ("apply" if world.name == "virtual" else "audit")) == "apply"
-    failed = ""
-    if applies and differing:
-        changes = await _changes(world, profile, findings)
-        if world.name != "virtual" and not approve(disturbances(changes)):
-            raise InvalidRun("tuning: not approved, nothing was changed; --set tuning.mode=audit only looks")
-        failed = await _applied(world, profile, (changes, findings), attempt)
+    changes = await _changes(world, profile, findings) if _applies(world, profile) else []
+    record: dict[str, Any] = {}
+    if changes and world.name != "virtual":
+        approval = approve(_proposed(changes, findings))
+        record = {"approval": approval.record}
+        _refused_or_left(findings, approval, attempt)
+        changes = _allowed(changes, approval)
+    failed = await _applied(world, profile, (changes, findings), attempt) if changes else ""
     attempt.add("knobs", [finding.row() for finding in findings])
-    attempt.commit(_summary(findings, applies), complete=not failed, state=world.runtime.state())
+    summary = _summary(findings, _applies(world, profile)) | record
+    attempt.commit(summary, complete=not failed, state=world.runtime.state())
     if failed:
         raise StageError(f"tuning: {failed}; what was set stays: virtscale revert {world.run_id}")
-    return _summary(findings, applies)
+    return summary
+
+
+async def proposals(world: World, profile: Profile) -> list[Proposal]:
+    """What the stage would ask about if it ran now; reads only."""
+    if world.name == "virtual" or not _applies(world, profile):
+        return []
+    findings = await audit(world, profile)
+    return _proposed(await _changes(world, profile, findings), findings)
+
+
+def _applies(world: World, profile: Profile) -> bool:
+    return (profile.tuning.mode or ("apply" if world.name == "virtual" else "audit")) == "apply"
+
+
+def _refused_or_left(findings: list[Finding], approval: Approval, attempt: Attempt) -> None:
+    """Mark what is to be left as it is.
+
+    Raises:
+        InvalidRun: that is everything; the refusal is committed.
+    """
+    if approval.knobs is None:
+        attempt.add("knobs", [finding.row() for finding in findings])
+        attempt.commit({"stage": STAGE, "approval": approval.record}, complete=False)
+        raise InvalidRun("tuning: not approved, nothing was changed; --set tuning.mode=audit only looks")
+    for finding in findings:
+        if finding.status == "differs" and finding.knob not in approval.knobs:
+            finding.status = "left"
+
+
+def _allowed(changes: list[Change], approval: Approval) -> list[Change]:
+    """The changes without the knobs that are to be left."""
+    kept = approval.knobs or frozenset()
+    fewer = [Change(c.ref, c.target, [each for each in c.knobs if each[0].name in kept]) for c in changes]
+    return [change for change in fewer if change.knobs]
 
 
 def _summary(findings: list[Finding], applies: bool) -> dict[str, Any]:
     counts = {status: sum(f.status == status for f in findings) for status in ("as-desired", "applied")}
-    open_ = sum(finding.status in ("differs", "not-verified") for finding in findings)
+    open_ = sum(finding.status in ("differs", "left", "not-verified") for finding in findings)
     in_force = {f.knob: f.effective for f in findings if f.effective is not None and f.status != "trap"}
     return {
         "stage": STAGE,
@@ -162,12 +220,17 @@ async def _changes(world: World, profile: Profile, findings: Iterable[Finding]) 
     return list(changes.values())
 
 
-def disturbances(changes: Iterable[Change]) -> list[str]:
-    """One line for each knob: what changes, and what that does to the cluster."""
+def _proposed(changes: Iterable[Change], findings: Iterable[Finding]) -> list[Proposal]:
+    """One for each knob, in the order in which they are set."""
+    before = {finding.knob: finding.before for finding in findings}
     return [
-        f"{knob.name} = {text_of(value)} on {change.ref}"
-        + (f": {knob.disturbance}" if knob.disturbance else "")
-        + (f"; {knob.irreversible}" if knob.irreversible else "")
+        Proposal(
+            knob.name,
+            str(change.ref),
+            before[knob.name],
+            text_of(value),
+            "; ".join(filter(None, (knob.disturbance, knob.irreversible))),
+        )
         for change in changes
         for knob, value in change.knobs
     ]

@@ -4,10 +4,10 @@ import sys
 
 import click
 
-from flows.approval import Approve, granted, nobody
+from flows.approval import Ask, granted, nobody
 
 
-def asker(*, yes: bool) -> Approve:
+def asker(*, yes: bool) -> Ask:
     """Whom tuning asks: nobody with --yes, the person at the terminal, else it is refused."""
     if yes:
         return granted

@@ -27,23 +27,30 @@ def prefect() -> None:
 @prefect.command("apply")
 @clusters_option
 @store_option
-@click.option("--pool", default="", help="Work pool of the runs; made as a process pool where missing.")
-def apply_command(*, clusters: tuple[str, ...], store: str, pool: str) -> None:
+@click.option("--pool", default="", help="Work pool of the runs; made where it is missing.")
+@click.option(
+    "--pool-type",
+    type=click.Choice(["process", "kubernetes"]),
+    default="process",
+    show_default=True,
+    help="What a missing pool is made as: processes of the worker's machine, or a Job per run.",
+)
+def apply_command(*, clusters: tuple[str, ...], store: str, pool: str, pool_type: str) -> None:
     """Put the deployments of deployments/prefect.yaml on the Prefect server; says what changed.
 
     Each cluster gets a set of its own, of which one run is active at a time. Applying again is harmless.
     """
     connect()
-    applied(clusters, store, pool)
+    applied(clusters, store, pool, pool_type)
 
 
-def applied(clusters: tuple[str, ...], store: str, pool: str) -> None:
+def applied(clusters: tuple[str, ...], store: str, pool: str = "", pool_type: str = "process") -> None:
     """Apply for every cluster, and tell."""
     # Imported here: Prefect reads its settings at import.
     from flows.deployments import Place, apply
 
     for cluster in clusters or (DEFAULT_CLUSTER,):
-        for line in apply(Place(cluster, store, pool)):
+        for line in apply(Place(cluster, store, pool, pool_type)):
             click.echo(line)
 
 
@@ -61,7 +68,7 @@ def up(*, clusters: tuple[str, ...], store: str, port: int, webhook_port: int, s
     refuse_foreign()
     server = stack.up_server(port, sqlite=sqlite)
     os.environ.update(client_environment(server))
-    applied(clusters, store, "")
+    applied(clusters, store)
     stack.up_worker(server)
     stack.up_receiver(server, webhook_port)
     background.require(stack.worker())

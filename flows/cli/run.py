@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flows.approval import approval
+from flows.approval import approval, asked_of
 from flows.cli.asking import asker
 from flows.cli.options import (
     cluster_option,
@@ -52,7 +52,7 @@ def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
     A run that was stopped or killed goes on with the same --run-id; what is finished is not done again.
     """
     request = requested(options)
-    approval.set(asker(yes=yes))
+    approval.set(asked_of(asker(yes=yes), "--yes" if yes else "who sat at the terminal"))
     before = finished_before(request)
     if before is None:
         begin(open_store(request.store), request)

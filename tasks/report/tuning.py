@@ -14,7 +14,7 @@ QUESTION = "Which settings was the cluster measured with?"
 _METHOD = (
     "In force: read where the setting acts (the kubelet, the KubeVirt resource, the provisioner's "
     "arguments), not where it was asked for. What was accepted need not work yet.",
-    "Statuses: as-desired, applied (set and verified), differs and not-verified (NOT in force), "
+    "Statuses: as-desired, applied (set and verified), differs, left and not-verified (NOT in force), "
     "not-applicable (this cluster lacks it), by-hand (no safe way through the API), not-asked, trap (a "
     "setting without effect).",
 )

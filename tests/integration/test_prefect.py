@@ -112,7 +112,7 @@ def test_the_flow_has_one_task_per_step_named_as_the_procedure_reads(finished: F
     assert [(run["name"], run["state"]["type"]) for run in flows] == [
         ("study one virtual:study", "COMPLETED")
     ]
-    assert set(flows[0]["tags"]) == {"virtual", "virtual:study", "smoke"}
+    assert set(flows[0]["tags"]) == {"virtscale", "virtual", "virtual:study", "smoke"}
     boots, deploys = ["boot 1", "boot 2", "boot 4"], ["deploy 1", "deploy 2", "deploy 4"]
     expected = ["preflight", "golden image", *deploys, *boots, "clean"]
     assert task_names(finished.server, len(expected)) == expected

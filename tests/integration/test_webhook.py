@@ -55,6 +55,8 @@ class Receiver(NamedTuple):
     server: prefect_server.Server
     log: Path
     process: subprocess.Popen[bytes]
+    rules: Path
+    environment: dict[str, str]
 
 
 def free_port() -> int:
@@ -77,7 +79,7 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
             apply = [sys.executable, "-m", "flows", "prefect", "apply", "--store", str(folder / "store")]
             subprocess.run(apply, env=environment, check=True, capture_output=True)
             with serving(folder, rules, environment) as (process, port):
-                yield Receiver(port, server, folder / "serve.log", process)
+                yield Receiver(port, server, folder / "serve.log", process, rules, environment)
         finally:
             patch.setenv("VIRTSCALE_STATE", str(folder / "state"))
             prefect_server.stop_server()
@@ -252,6 +254,28 @@ def test_prefect_away_is_503_and_the_same_delivery_starts_one_run_later(receiver
     assert (status, answer["error"]) == (503, "Prefect does not answer; send the same delivery again")
     again = [post(receiver.port, body, signed(body, "away")) for _ in range(2)]
     assert [status for status, _ in again] == [202, 202]
+    assert count_of_runs(receiver.server) == before + 1
+
+
+def test_killed_between_accepting_and_creating_the_same_delivery_starts_one_run(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    before = count_of_runs(receiver.server)
+    body = body_of(seed=9)
+    with ThreadPoolExecutor(1) as pool:
+        with serving(tmp_path, receiver.rules, receiver.environment) as (process, port):
+            os.kill(receiver.server.pid, signal.SIGSTOP)
+            try:
+                sent = pool.submit(post, port, body, signed(body, "killed"))
+                # accepted, and waiting for a Prefect that hangs
+                time.sleep(1)
+                process.kill()
+                with pytest.raises(OSError, match="onnection"):
+                    sent.result()
+            finally:
+                os.kill(receiver.server.pid, signal.SIGCONT)
+        with serving(tmp_path, receiver.rules, receiver.environment) as (_, port):
+            assert post(port, body, signed(body, "killed"))[0] == 202
     assert count_of_runs(receiver.server) == before + 1
 
 

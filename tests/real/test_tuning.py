@@ -19,7 +19,7 @@ from tasks import roll_out
 from tasks.knobs import Knob, Target, catalogue
 from tasks.profile import Profile
 from tasks.records import TABLES
-from tasks.tuning import Change, audit, look_at, manifest_of, tuning
+from tasks.tuning import Approval, Change, Proposal, audit, look_at, manifest_of, tuning
 from tasks.tuning_revert import revert
 from tests.real.controlling import virtscale
 
@@ -58,8 +58,9 @@ REPORTS = {"conditions", "observedGeneration", "images"}
 SETTLED_S = 30.0
 
 
-def yes(_: list[str]) -> bool:
-    return True
+def yes(asked: list[Any]) -> Any:
+    """Whoever asks, tuning with proposals or revert with lines."""
+    return Approval(frozenset(getattr(each, "knob", each) for each in asked), {"by": "a test"})
 
 
 def value_of(name: str) -> Any:
@@ -192,9 +193,9 @@ def test_an_audit_changes_nothing(world: World) -> None:
 def test_a_refused_approval_leaves_all_as_it_was(world: World) -> None:
     asked: list[str] = []
 
-    def no(lines: list[str]) -> bool:
-        asked.extend(lines)
-        return False
+    def no(proposed: list[Proposal]) -> Approval:
+        asked.extend(map(str, proposed))
+        return Approval(None, {"by": "a test"})
 
     before = versions(world)
     with pytest.raises(InvalidRun, match="not approved, nothing was changed"):

@@ -23,7 +23,7 @@ from tasks.deploy import deploy_batch
 from tasks.knobs import catalogue
 from tasks.profile import Profile
 from tasks.records import TABLES
-from tasks.tuning import tuning
+from tasks.tuning import Approval, Proposal, proposals, tuning
 from tasks.tuning_revert import revert
 from tasks.tuning_snapshot import read_snapshot
 from tests.unit.stages.conftest import OpenWorld, profile_of, rows
@@ -47,8 +47,9 @@ OTHER: dict[str, Any] = {
 SETTABLE = [name for name, knob in catalogue().items() if knob.target is not None]
 
 
-def yes(_: list[str]) -> bool:
-    return True
+def yes(asked: list[Any]) -> Any:
+    """Whoever asks, tuning with proposals or revert with lines."""
+    return Approval(frozenset(getattr(each, "knob", each) for each in asked), {"by": "a test"})
 
 
 def settle(world: World, seconds: float = 60.0) -> None:
@@ -198,14 +199,34 @@ def test_a_refused_approval_leaves_all_as_it_was(open_virtual: OpenWorld) -> Non
         runtime: Any = world.runtime
         before = runtime.server.store.resource_version
 
-        def no(lines: list[str]) -> bool:
-            asked.extend(lines)
-            return False
+        def no(proposed: list[Proposal]) -> Approval:
+            asked.extend(map(str, proposed))
+            return Approval(None, {"by": "Ada"})
 
         with pytest.raises(InvalidRun, match="not approved, nothing was changed"):
             world.run(tuning(as_on_a_real_cluster(world), profile, no))
         assert runtime.server.store.resource_version == before
+        (refusal,) = world.results.commits()
+        assert (refusal.complete, refusal.summary["approval"]) == (False, {"by": "Ada"})
     assert asked == ["kubelet-max-pods = 400 on KubeletConfig virtscale: reboots every worker"]
+
+
+def test_knobs_that_are_to_be_left_are_left_and_the_others_are_set(open_virtual: OpenWorld) -> None:
+    knobs = {"kubelet-max-pods": 400, "clone-strategy": "csi-clone"}
+    profile = profile_of(tuning={"mode": "apply", "knobs": knobs})
+
+    def only_clones(proposed: list[Proposal]) -> Approval:
+        assert {each.knob for each in proposed} == set(knobs)
+        return Approval(frozenset({"clone-strategy"}), {"by": "Ada"})
+
+    with open_virtual() as world:
+        real = as_on_a_real_cluster(world)
+        assert {each.knob for each in world.run(proposals(real, profile))} == set(knobs)
+        summary = world.run(tuning(real, profile, only_clones))
+        status = {row["knob"]: row["status"] for row in rows(world, "knobs")}
+        assert (status["kubelet-max-pods"], status["clone-strategy"]) == ("left", "applied")
+        assert (summary["applied"], summary["differ"], summary["approval"]) == (1, 1, {"by": "Ada"})
+        assert [each.knob for each in world.run(proposals(real, profile))] == ["kubelet-max-pods"]
 
 
 def test_elsewhere_than_on_the_virtual_cluster_the_default_is_an_audit(open_virtual: OpenWorld) -> None:
