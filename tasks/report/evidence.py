@@ -120,6 +120,7 @@ def validity_section(frames: Frames, caption: Caption) -> Section | None:
     ]
     if batches["world"][0] == "virtual":
         method.append("Each measured stage worked on a copy of the prepared cluster, so times overlap.")
+    method += _beside(frames["observer"])
     tables = [table("batches and what was observed beside them", _observed(frames), "batches, observer")]
     if not frames["checks"].is_empty():
         tables.append(_checks_table(frames["checks"]))
@@ -141,6 +142,18 @@ def _preflight_section(checks: pl.DataFrame) -> Section | None:
 
 def _checks_table(checks: pl.DataFrame) -> Table:
     return table("preflight checks", checks.select("name", "status", "found", "needed", "hint"), "checks")
+
+
+def _beside(observer: pl.DataFrame) -> Iterator[str]:
+    """What happened beside the batches and shows in their times, in sentences."""
+    total = {name: observer[name].sum() for name in COUNTED}
+    if total["lock_aborts"]:
+        yield f"Restores that found their snapshot locked, and were tried again: {total['lock_aborts']:,}."
+    if total["client_throttled_s"]:
+        held = human_duration(total["client_throttled_s"])
+        yield f"Calls of the cluster's components, held back by their clients' limits: {held}, all added up."
+    if total["resumed"] or total["relists"]:
+        yield f"Our watches: resumed {total['resumed']:,}, listed again {total['relists']:,}."
 
 
 def _observed(frames: Frames) -> pl.DataFrame:

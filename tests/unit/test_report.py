@@ -35,7 +35,8 @@ def frames() -> dict[str, pl.DataFrame]:
 
 def _second(second: int) -> dict[str, Any]:
     keys = {"world": "virtual", "stage": "boot", "batch": 400, "repeat": 1, "attempt": 1, "second": second}
-    return keys | {"http_429": 3, "relists": 1, "watch_lag_ms": 12.5}
+    told = {"lock_aborts": 1234, "client_throttled_s": 90.0}
+    return keys | {"http_429": 3, "relists": 1, "resumed": 2, "watch_lag_ms": 12.5, **told}
 
 
 def _kept(vm: str, text: str) -> dict[str, Any]:
@@ -78,6 +79,12 @@ def test_the_world_is_on_the_page_on_paper_and_in_every_chart(page: str) -> None
 def test_a_null_percentile_is_shown_as_beyond_the_limit_and_never_as_zero(page: str) -> None:
     assert "&gt; 30 min" in page
     assert "A boot storm of 400 VMs takes &gt; 30 min" in page
+
+
+def test_what_happened_beside_the_batches_is_told(page: str) -> None:
+    assert "found their snapshot locked, and were tried again: 1,234." in page
+    assert "limits: 1 min 30 s, all added up." in page
+    assert "watches: resumed 2, listed again 1." in page
 
 
 def test_the_verdict_and_its_reasons_are_on_the_first_screen(page: str) -> None:
