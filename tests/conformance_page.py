@@ -7,6 +7,7 @@ from tests.unit.virtual.deviations import CHAPTERS, LEFT_OUT, MODEL_ONLY, NOT_PL
 
 PATH = Path(__file__).parents[1] / "docs" / "conformance.md"
 DONE = {
+    "imported": "the golden image is imported",
     "create_and_start": "a halted VM, its disk cloned from a snapshot elsewhere, is created, then started",
     "stop_and_delete": "a running VM is stopped, then deleted",
     "delete_running": "a running VM is deleted",

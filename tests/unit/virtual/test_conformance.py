@@ -20,7 +20,7 @@ from infra.cluster.port import Cluster, Object, Ref, Scope
 from infra.cluster.virtual.description import load_description
 from infra.cluster.virtual.faults import FaultPlan
 from infra.cluster.virtual.runtime import VirtualCluster
-from infra.manifests import Disk, Machine, Mark, Source, virtual_machine
+from infra.manifests import Disk, Machine, Mark, Source, golden_data_volume, virtual_machine
 from tests.conformance_page import PATH, page
 from tests.unit.virtual.deviations import CHAPTERS, LEFT_OUT, MODEL_ONLY, Deviation
 
@@ -73,7 +73,7 @@ def plain(text: str) -> str:
     text = re.sub(r"\bvm(1|2|-unsched|-0000)\b", "vm", text)
     for theirs, ours in (("kv-golden/img-snap", "golden/snap"), ("kv-cdi-vm/", "ns/")):
         text = text.replace(theirs, ours)
-    return text
+    return re.sub(r"\bimg\b", "image", text)
 
 
 def conditions(events: Iterable[Event], kind: str) -> list[str]:
@@ -212,6 +212,10 @@ class Life:
             if step == "create":
                 machine = Machine(cores, 2, DISK)
                 await self.api.create(virtual_machine("vm1", "ns", MARK, machine, Source("golden", "source")))
+            elif step == "import":
+                await self.api.create(golden_data_volume("image", "ns", MARK, "docker://image", DISK))
+            elif step == "forget":
+                await self.api.delete(Ref(DATA_VOLUME, "ns", "image"))
             elif step == "delete":
                 await self.api.delete(THE_VM)
             else:
@@ -233,6 +237,8 @@ def lived() -> Lived:
         await golden(life.api)
         watching = [asyncio.ensure_future(each) for each in (*map(life.watch, KINDS), life.listen())]
         await asyncio.sleep(1)
+        await life.chapter("imported", "import")
+        await life.chapter("", "forget")
         await life.chapter("create_and_start", "create", "start")
         await life.chapter("stop_and_delete", "stop", "delete")
         await life.chapter("", "create", "start")
@@ -266,12 +272,9 @@ def assert_alike(real: list[str], model: list[str], chapter: str, of: str) -> No
 
 def compared(*kinds: str) -> list[tuple[str, str]]:
     """Chapter and kind of all that a recording has."""
-    return [
-        (chapter, kind)
-        for chapter in CHAPTERS
-        for kind in kinds
-        if chapter not in DISKLESS or kind not in ("DV", "PVC")
-    ]
+    disks = {"DV", "PVC"}
+    lacks = {"imported": KINDS.keys() - disks} | dict.fromkeys(DISKLESS, disks)
+    return [(chapter, kind) for chapter in CHAPTERS for kind in kinds if kind not in lacks.get(chapter, ())]
 
 
 @pytest.mark.parametrize(("chapter", "kind"), compared(*KINDS))

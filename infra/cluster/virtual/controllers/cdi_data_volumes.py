@@ -26,17 +26,25 @@ DONE = ({"type": "Ready", "status": "True"}, {"type": "Running", "status": "Fals
 def _progressing(phase: str) -> tuple[Object, Object]:
     """Ready and Running of a DataVolume that is not done, as recorded from the real controller."""
     if phase in IN_PROGRESS:
+        who = "Pod" if phase == "ImportInProgress" else "Populator"
         return (
             {"type": "Ready", "status": "False", "reason": "TransferRunning"},
-            {"type": "Running", "status": "True", "reason": "Populator is running"},
+            {"type": "Running", "status": "True", "reason": f"{who} is running"},
+        )
+    if phase == "ImportScheduled":
+        return (
+            {"type": "Ready", "status": "False"},
+            {"type": "Running", "status": "False", "reason": "ContainerCreating"},
         )
     return {"type": "Ready", "status": "False", "reason": phase}, {"type": "Running", "status": "False"}
 
 
 def _bound(claim: Object | None, phase: str = "") -> Object:
-    if claim is None or phase == "CloneScheduled":
-        return {"type": "Bound", "status": "False", "reason": phase or "NotFound"}
-    bound = claim.get("status", {}).get("phase") == "Bound"
+    if phase == "CloneScheduled":
+        return {"type": "Bound", "status": "False", "reason": phase}
+    if claim is None and phase != "ImportScheduled":
+        return {"type": "Bound", "status": "False", "reason": "NotFound"}
+    bound = claim is not None and claim.get("status", {}).get("phase") == "Bound"
     return {"type": "Bound", "status": str(bound), "reason": "Bound" if bound else "Pending"}
 
 
@@ -224,7 +232,6 @@ class DataVolumes:
         claim = self._claims.get(key)
         if claim is None:
             if not phase:
-                await self._api.patch(Ref(DATA_VOLUME, *key), {"metadata": {"finalizers": [FINALIZER]}})
                 await ensure(self._api, self._claim(key, volume, {}))
                 await self._phase(key, "ImportScheduled")
         elif (
