@@ -22,7 +22,7 @@ from infra.results.removal import delete_run
 from infra.results.run_results import RunResults, open_results
 from infra.results.uploads import uploading
 from tasks.records import TABLES
-from tests.unit.results.rows import CELL, deploys
+from tests.unit.results.rows import CELL, deploys, rewrite
 
 MakeStore = Callable[[], ObjectStore]
 Opened = Callable[..., RunResults]
@@ -192,6 +192,21 @@ class ResultsContract:
         pq.write_table(TABLES["vm_deploys"].empty_table(), other)
         store.put(key, other.getvalue().to_pybytes())
         with pytest.raises(StoreError, match=f"{key}: this part is damaged"):
+            read(store)
+
+    def test_a_part_of_a_newer_version_is_refused(self, store: ObjectStore, opened: Opened) -> None:
+        key = part_of(committed(opened(store)))[0]
+        newer = pq.read_table(pa.BufferReader(store.get(key))).replace_schema_metadata(
+            {"schema_version": "99"}
+        )
+        rewrite(store, key, newer)
+        with pytest.raises(StoreError, match=rf"{key}: a newer virtscale wrote this part \(schema 99, "):
+            read(store)
+
+    def test_a_commit_that_is_none_is_named(self, store: ObjectStore, opened: Opened) -> None:
+        committed(opened(store))
+        store.put("_commits/r/deploy-400-1-1.json", b'{"stage": "deploy"}')
+        with pytest.raises(StoreError, match=r"deploy-400-1-1\.json: this commit is damaged; put back"):
             read(store)
 
     def test_of_two_attempts_the_last_complete_one_is_read(self, store: ObjectStore, opened: Opened) -> None:

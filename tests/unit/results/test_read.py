@@ -1,8 +1,5 @@
 """Reading back: typed, whole, and never a part that is not what its commit says."""
 
-import hashlib
-import json
-
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -12,7 +9,7 @@ from infra.results.folder import FolderStore
 from infra.results.read import scan
 from infra.results.run_results import RunResults
 from tasks.records import TABLES
-from tests.unit.results.rows import CELL, deploys, read
+from tests.unit.results.rows import CELL, deploys, read, rewrite
 
 
 @pytest.fixture
@@ -21,17 +18,6 @@ def part(results: RunResults) -> str:
     attempt = results.begin(CELL)
     attempt.add("vm_deploys", deploys(3))
     return attempt.commit({}).parts["vm_deploys"][0][0]
-
-
-def rewrite(store: FolderStore, part: str, table: pa.Table) -> None:
-    """Put another table in the place of a part, and its hash in the commit."""
-    sink = pa.BufferOutputStream()
-    pa.parquet.write_table(table, sink)
-    store.put(part, sink.getvalue().to_pybytes())
-    commit = json.loads(store.get("_commits/r/deploy-400-1-1.json") or b"")
-    sha256 = hashlib.sha256(sink.getvalue().to_pybytes()).hexdigest()
-    commit["parts"]["vm_deploys"] = [[part, table.num_rows, sha256]]
-    store.put("_commits/r/deploy-400-1-1.json", json.dumps(commit).encode())
 
 
 @pytest.mark.parametrize("table", TABLES)
