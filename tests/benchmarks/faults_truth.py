@@ -23,7 +23,7 @@ from infra.world import World, WorldSpec, open_world
 from tasks.golden_image import CANARY_KEY, EXPECTED_CLONE
 from tasks.leftovers import TEMPORARY
 from tasks.profile import Limits
-from tasks.records import STEPS, VM_TABLES
+from tasks.records import STEPS, VM_REASONS, VM_TABLES
 from tests.unit.observers.truth import Checked, Truth, compare, released_at_ns, worst
 
 OF_A_BATCH = frozenset({"create", "delete", "start", "stop"})
@@ -237,6 +237,8 @@ def _faults(vms: list[Row], batch: Row) -> Iterator[str]:
     if len({vm["vm"] for vm in vms}) != len(vms) or len(vms) != batch["n"]:
         yield f"{len(vms)} records for {batch['n']} VMs"
     for vm in vms:
+        if (vm["reason"] in VM_REASONS) != (vm["state"] != "ok"):
+            yield f"{vm['vm']}: {vm['state']} with reason {vm['reason']}"
         values = {step: (vm[f"{step}_s"], vm[f"{step}_error_s"]) for step in STEPS[stage]}
         if (values[END[stage]][0] is not None) != (vm["state"] == "ok"):
             yield f"{vm['vm']}: {vm['state']} with {END[stage]} {values[END[stage]][0]}"

@@ -41,8 +41,14 @@ sizes, and exits with 1 when a row fails.
 - Why four snapshots give 100 a minute and not four times 34.6 is not published. The model's answer is the
   provisioner's client (three calls a volume at QPS 5) and the part of a restore outside the lock.
 - Nobody published what HCO's pairs of limits do to deploys and boots; their direction is derived from what
-  each pair raises and lowers. On the studied cluster restores and attachments hide most of it, so `study,
-  limits alone` has the restore lock off, quick attachments and ample limits for everybody but KubeVirt.
+  each pair raises and lowers. `study, limits alone` has the restore lock off, quick attachments and ample
+  limits for everybody but KubeVirt, so that the pair is what is waited for. On the studied cluster as it is,
+  100/200 and 200/400 give the same deploys (the restore lock lets 2.5 VMs a second through) and the same
+  small storms (attachments: 4 a second, 10 workers of 2.5 s each): with either pair virt-controller makes
+  more instances a second than that. The faster it is, the more VMs wait for an attachment at once: 1,600 stay
+  below kubernetes#84169's threshold of 1,300 in progress with 100/200 and pass it with 200/400, which makes
+  that storm slower. So the model says that a limit which is raised can cost time where the next stage has
+  a regime of overload; how much depends on two assumptions (length of an attachment, factor of the overload).
 
 ## Published figures
 

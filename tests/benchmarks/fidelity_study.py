@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import tomli_w
 
 from infra.cluster.virtual.description import load_description
@@ -34,11 +35,15 @@ BENT = "visible deviation at 3,200"
 
 @dataclass(frozen=True)
 class Study:
-    """What one run measured: end to end of every batch, placement of the largest storm."""
+    """What one run measured: end to end of every batch, placement of the largest storm.
+
+    `instances_s`: storm to the time after which every VM of it had an instance.
+    """
 
     deploys: list[Point]
     boots: list[Point]
     placement: Balance | None
+    instances_s: Mapping[int, float]
 
     def deploy_s(self, n: int) -> float | None:
         """Seconds of a deploy batch; None when it is not there or was not complete."""
@@ -47,6 +52,10 @@ class Study:
     def boot_s(self, n: int) -> float | None:
         """Seconds of a boot storm."""
         return _time_of(self.boots, n)
+
+    def instances_per_s(self, n: int) -> float | None:
+        """Instances made per second in a boot storm."""
+        return n / self.instances_s[n] if n in self.instances_s else None
 
 
 def _time_of(points: Sequence[Point], n: int) -> float | None:
@@ -107,7 +116,10 @@ def read_study(store: str, run_id: str) -> Study:
     opened = open_store(store, writable=False)
     batches = scan(opened, run_id, "batches", TABLES["batches"])
     placed = balances(scan(opened, run_id, "placements", TABLES["placements"]))
-    return Study(curve(batches, "deploy"), curve(batches, "boot"), placed[-1][1] if placed else None)
+    vms = scan(opened, run_id, "vm_boots", TABLES["vm_boots"])
+    made = dict(vms.group_by("batch").agg(pl.col("vmi_created_s").max()).iter_rows())
+    placement = placed[-1][1] if placed else None
+    return Study(curve(batches, "deploy"), curve(batches, "boot"), placement, made)
 
 
 def finished_seed(store: str, run_id: str) -> int:

@@ -11,7 +11,7 @@ from infra.world import World, WorldSpec, open_world
 from tasks.boot_storm import boot_batch
 from tasks.deploy import deploy_batch
 from tasks.profile import Profile
-from tasks.records import TABLES
+from tasks.records import TABLES, VM_REASONS
 from tests.unit.observers.truth import Checked, Truth, check, worst
 from tests.unit.stages.conftest import profile_of, rows
 
@@ -97,6 +97,8 @@ def test_everything_at_once_is_one_record_per_vm_and_every_disturbance_is_named(
     late = [vm for vm in vms["boot"] if vm["state"] == "timeout"]
     assert late
     assert all(vm["ssh_ready_s"] is None and vm["ssh_ready_error_s"] is None for vm in late)
+    for vm in (*vms["deploy"], *vms["boot"]):
+        assert (vm["reason"] in VM_REASONS) == (vm["state"] != "ok")
     assert set(codes(batches["deploy"])) == {
         "vm_not_ok", "watch_gap", "clone_failed", "clone_fallback", "slow_storage",
     }  # fmt: skip
