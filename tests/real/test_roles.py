@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flows import taking
-from flows.approval import approval, granted
+from flows.approval import approval, asked_of, granted
 from flows.role_files import HOME
 from flows.steps import steps_of
 from infra.cluster.lease import WHERE, Pace
@@ -191,7 +191,7 @@ def opened(testbed: State) -> Iterator[Opened]:
                 yield world if storm else replace(world, guests=cluster.guests)
 
         patch.setattr(taking, "open_world", with_guests)
-        approval.set(granted)
+        approval.set(asked_of(granted, "a test"))
         yield with_guests
 
 

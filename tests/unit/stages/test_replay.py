@@ -21,6 +21,7 @@ from tasks.stopping import stop_vms
 from tests.unit.stages.conftest import RUN, OpenWorld, profile_of
 from tests.unit.stages.replayed import VM_NAME, Line, RecordedCluster, recorded
 
+UID = f"VirtualMachine {VM_NAME}"
 Changed = Callable[[list[Line]], list[Line]]
 
 
@@ -54,6 +55,7 @@ def replayed(world: World, cluster: RecordedCluster) -> World:
 
 async def started(world: World, cluster: RecordedCluster, limit_s: float) -> Batch:
     batch, profile = Batch("boot", [VM_NAME]), profile_within(limit_s)
+    batch.uids = [UID]
     cluster.skip_to("start")
     await start_vms(replayed(world, cluster), profile, Boots(batch, NoGuests()))
     await explain(replayed(world, cluster), profile, "boot", batch)
@@ -68,7 +70,7 @@ async def stopped(world: World, cluster: RecordedCluster) -> Batch:
 
 
 async def deleted(world: World, cluster: RecordedCluster) -> Batch:
-    batch = doomed_batch({VM_NAME: f"VirtualMachine {VM_NAME}"})
+    batch = doomed_batch({VM_NAME: UID})
     cluster.skip_to("delete")
     await delete_vms(replayed(world, cluster), profile_within(30), batch, [])
     return batch
