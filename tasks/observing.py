@@ -61,14 +61,12 @@ class Stream:
     _resumed_ns: int = 0
     _is_replaying: bool = False
 
-    def resumed(self, ns: int) -> bool:
-        """Whether the watch ended since the last notice; then it is replaying now."""
+    def resumed(self, ns: int) -> None:
+        """A notice: when the watch ended since the last one, it is replaying now."""
         reflector = self.reflector
         turns = reflector.resumed + reflector.relists + reflector.broken
-        if turns == self._turns:
-            return False
-        self._turns, self._resumed_ns, self._is_replaying = turns, ns, True
-        return True
+        if turns != self._turns:
+            self._turns, self._resumed_ns, self._is_replaying = turns, ns, True
 
     def told(self, batch: WatchBatch, journal: Journal) -> None:
         """Move on past a batch of events."""
@@ -117,7 +115,6 @@ class Observers:
         self.journal = batch.journal if batch is not None else Journal()
         self._clock = clock
         self._unsynced: set[View] = set()
-        self._turns: dict[View, tuple[int, int]] = {}
         self._synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def expect(self, views: Iterable["View"]) -> None:
@@ -127,6 +124,7 @@ class Observers:
     async def follow(self, stream: Stream) -> None:
         """Tell a view's handlers everything, for ever."""
         self.streams.append(stream)
+        stream.reflector.noted = self.journal.count
         await self.guard(stream.reflector.follow(partial(self._told, stream)))
 
     async def guard(self, work: Coroutine[Any, Any, None]) -> None:
@@ -141,7 +139,7 @@ class Observers:
             self.batch.heard_ns = stream.heard_ns
         try:
             if type(notice) is WatchBatch:
-                self._note_turns(stream, notice.received_ns)
+                stream.resumed(notice.received_ns)
                 _tell(stream.view.changed, notice)
                 stream.told(notice, self.journal)
             elif isinstance(notice, Listed):
@@ -151,22 +149,12 @@ class Observers:
         except VirtscaleError as error:
             self._fail(error)
 
-    def _note_turns(self, stream: Stream, ns: int) -> None:
-        """Count what happened to a watch since its last notice."""
-        reflector = stream.reflector
-        resumed, relists = reflector.resumed, reflector.relists
-        before = self._turns.get(stream.view, (0, 0))
-        if stream.resumed(ns):
-            self._turns[stream.view] = (resumed, relists)
-            self.journal.count("resumed", ns, resumed - before[0])
-            self.journal.count("relists", ns, relists - before[1])
-
     def _missed(self, stream: Stream, gap: Gap) -> None:
         # a beat that was on its way would measure the gap
         stream.beat_ns = stream.answered_ns = None
         if stream.view.steps:
             self.gaps.append(gap)
-        self._note_turns(stream, gap.to_ns)
+        stream.resumed(gap.to_ns)
         caught_up, stream.blind_until_ns = stream.view.caught_up, gap.to_ns + round(REPLAY_S * NS)
         if caught_up is not None:
             loop = asyncio.get_running_loop()
@@ -233,7 +221,6 @@ class Observers:
         now_ns = self._clock.now_ns()
         self.journal.close(now_ns)
         for stream in self.streams:
-            self._note_turns(stream, now_ns)
             stream.behind(now_ns, self.journal)
         self.journal.connections_lost = len(self._gaps_of_ours())
         self.batch.lag_ns["acknowledged"] = self.late_ns

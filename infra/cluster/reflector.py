@@ -47,7 +47,8 @@ Notice = Listed | Changed | Gap
 class Reflector:
     """Observes one scope; `resumed`, `relists` and `broken` count what happened to its watch.
 
-    `looks` is False from the moment at which a watch was lost until its Gap.
+    `looks` is False from the moment at which a watch was lost until its Gap. `noted` is told of each
+    `resumed` and `relists`, and when (ns).
     """
 
     def __init__(self, cluster: Cluster, scope: Scope, clock: Clock) -> None:
@@ -55,6 +56,7 @@ class Reflector:
         self.relists = 0
         self.broken = 0
         self.looks = True
+        self.noted: Callable[[str, int], None] = _unnoted
         self._cluster = cluster
         self._scope = scope
         self._clock = clock
@@ -74,9 +76,11 @@ class Reflector:
             try:
                 await self._watch()
                 self.resumed += 1
+                self.noted("resumed", self._clock.now_ns())
                 await self._breathe()
             except Gone as error:
                 self.relists += 1
+                self.noted("relists", self._clock.now_ns())
                 self.looks, lost_ns = False, self._heard_ns
                 if self._said_nothing():
                     await self._pause(error)
@@ -156,3 +160,7 @@ class Reflector:
 
 def _ignored(notice: Notice) -> None:
     """Nobody listens yet."""
+
+
+def _unnoted(what: str, ns: int) -> None:
+    """Nobody counts."""

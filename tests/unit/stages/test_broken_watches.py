@@ -39,6 +39,13 @@ def test_watches_that_end_cleanly_are_no_reason(open_virtual: OpenWorld) -> None
     assert all(vm[step] is not None for vm in vms for step in STEPS)
 
 
+def test_a_watch_that_was_resumed_is_counted_in_the_second_in_which_it_was(open_virtual: OpenWorld) -> None:
+    with open_virtual('[[fault]]\nkind = "watch-ends"\nstage = "boot"\nevery_s = 2\nfor_s = 7\n') as world:
+        world.run(boot_batch(world, PROFILE, 6))
+        seconds = [row for row in rows(world, "observer") if row["stage"] == "boot"]
+    assert {row["second"]: row["resumed"] for row in seconds if row["resumed"]} == {0: 3, 2: 3}
+
+
 def test_broken_connections_lose_no_step(open_virtual: OpenWorld) -> None:
     summary, vms = deployed(open_virtual, Unavailable("reset"))
     assert summary["n_ok"] == 12
