@@ -38,7 +38,7 @@ def serve(tmp_path: Path, handler: Handler, use: Callable[[KubernetesCluster], A
     """Connect to a server that answers /version by itself and everything else by `handler`, and `use` it."""
 
     async def version(_: web.Request) -> web.StreamResponse:
-        return web.json_response({"gitVersion": "v1.0.0"})
+        return web.json_response({"gitVersion": "v1.36.0"})
 
     async def main() -> None:
         app = web.Application()

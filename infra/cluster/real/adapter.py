@@ -1,5 +1,6 @@
 """The `Cluster` port over a Kubernetes API server."""
 
+import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -13,7 +14,10 @@ from infra.cluster.port import Object, ObjectList, Ref, Scope, WatchBatch, Watch
 from infra.cluster.real import requests
 from infra.cluster.real.refusals import NO_ANSWER, refusal
 from infra.cluster.real.session import Session, log_in
-from infra.errors import ClusterError, Unavailable, Unreachable
+from infra.errors import ClusterError, Invalid, Unavailable, Unreachable
+
+OLDEST = (1, 25)
+"""The first Kubernetes that refuses unknown fields when asked to: an older one would drop them silently."""
 
 
 async def connect(context: str, kubeconfig: str = "") -> "KubernetesCluster":
@@ -24,16 +28,27 @@ async def connect(context: str, kubeconfig: str = "") -> "KubernetesCluster":
         kubeconfig: Its path; by default KUBECONFIG's, then kubectl's own.
 
     Raises:
-        Unreachable: there is no such context, or its API server does not answer.
+        Unreachable: there is no such context, its API server does not answer, or is too old.
     """
     where = kubeconfig or settings.kubeconfig()
     session = Session(await log_in(context, where), where, settings.api_connections())
     try:
-        version = await session.call(requests.Request("GET", "/version", "ask for the version"))
+        answer = await session.call(requests.Request("GET", "/version", "ask for the version"))
+        version = _supported(str((answer or {}).get("gitVersion", "")))
     except ClusterError as error:
         await session.close()
         raise Unreachable(f"context {context}: {session.login.server} cannot be used: {error}") from error
-    return KubernetesCluster(session, version["gitVersion"])
+    return KubernetesCluster(session, version)
+
+
+def _supported(version: str) -> str:
+    """The version, unless it is none or too old; Invalid then."""
+    found = re.match(r"v(\d+)\.(\d+)", version)
+    if found is None:
+        raise Invalid("it does not answer as a Kubernetes API server does")
+    if tuple(map(int, found.groups())) < OLDEST:
+        raise Invalid(f"it is Kubernetes {version}; virtscale needs v{OLDEST[0]}.{OLDEST[1]} or later")
+    return version
 
 
 class KubernetesCluster:

@@ -41,7 +41,7 @@ def test_a_late_beat_says_by_how_much(
     released_s: float, sent_s: float, answered_s: float | None, told_s: float, behind_s: float
 ) -> None:
     journal, stream = Journal(), stream_with_a_beat(sent_s, answered_s)
-    journal.released_ns = released_s * S
+    journal.released_ns = round(released_s * S)
     stream.told(beat_at(told_s), journal)
     assert journal.watch_behind_s == pytest.approx(behind_s)
     assert stream.beat_ns is None
