@@ -78,11 +78,11 @@ def _reached(name: str, rows: Sequence[dict[str, Any]]) -> str:
     missed = [row for row in rows if row["kind"] == "saturated"]
     most = max(row["iops"] for row in rows)
     if not missed:
-        return f"{name} reach it at every size ({most:,.0f} IOPS)"
+        return f"{name}s reach it at every size ({most:,.0f} IOPS)"
     worst = min(missed, key=lambda row: row["gib_per_s"])
     sizes = listed([f"{row['vms']:,}" for row in missed])
     share = worst["gib_per_s"] / worst["asked_gib_per_s"]
-    return f"{name} do not at {sizes} VMs, least {worst['gib_per_s']:.2f} GiB/s ({percent(share)})"
+    return f"{name}s do not at {sizes} VMs, least {worst['gib_per_s']:.2f} GiB/s ({percent(share)})"
 
 
 def latency_answer(cells: pl.DataFrame) -> str | None:

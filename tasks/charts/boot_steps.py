@@ -38,15 +38,15 @@ def boot_steps_chart(gaps: Sequence[dict[str, Any]], caption: Caption, answer: s
         order=alt.Order("order:Q"),
         tooltip=tips("size", "step", "median_s", "n_ok", "n"),
     )
-    sums = [
-        {"size": f"{batch:,}", "share": 1, "label": human_duration(total)} for batch, total in totals.items()
-    ]
+    labels = {batch: human_duration(total) for batch, total in totals.items()}
+    sums = [{"size": f"{batch:,}", "share": 1, "label": label} for batch, label in labels.items()]
     text = (
         alt.Chart(data(sums))
         .mark_text(align="left", dx=5)
         .encode(y=y, x=alt.X("share:Q"), text=alt.Text("label:N"))
     )
-    return titled([bars, text], "Boot: what each step adds", caption, answer, padding=room_for_names(30))
+    room = room_for_names(list(labels.values()))
+    return titled([bars, text], "Boot: what each step adds", caption, answer, padding=room)
 
 
 def ramp(n: int) -> list[str]:

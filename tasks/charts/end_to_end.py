@@ -130,8 +130,7 @@ def _bend_layers(bracket: Bracket | None, low_s: float, x: alt.X, y: alt.Y) -> l
     """The bracket of the bend, shaded and named from its foot upwards; nothing for a linear curve."""
     if bracket is None:
         return []
-    text = f"bends in ({bracket.above:,}, {bracket.up_to:,}]"
-    row = {"batch": bracket.above, "up_to": bracket.up_to, "t_s": low_s, "label": text}
+    row = {"batch": bracket.above, "up_to": bracket.up_to, "t_s": low_s, "label": "bends here"}
     row["middle"] = sqrt(bracket.above * bracket.up_to)
     base = alt.Chart(data([row]))
     shade = base.mark_rect(color=ORANGE, opacity=0.25).encode(x=x, x2=alt.X2("up_to:Q"))

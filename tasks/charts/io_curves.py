@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-from tasks.charts.look import BLUE, GREEN, GREY, ORANGE, RED, Caption, data, tips, titled
+from tasks.charts.look import BLUE, GREEN, GREY, ORANGE, RED, Caption, data, decade_ticks, tips, titled
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#444444", "#999999")
 SHAPES = {"at the cap": "circle", "saturated": "triangle-down", "baseline": "diamond"}
@@ -76,12 +76,14 @@ def _sizes(sizes: Sequence[int]) -> alt.X:
 
 def _axis(rows: Sequence[dict[str, Any]], quantity: Quantity) -> alt.Y:
     values = [row[quantity.column] for row in rows]
+    axis = alt.Axis(format=quantity.format, labelOverlap="greedy")
     if quantity is THROUGHPUT:
         top = max([*values, *(row["asked_gib_per_s"] for row in rows)]) * 1.12
         scale = alt.Scale(domain=[0, top], nice=False)
     else:
-        scale = alt.Scale(type="log", domain=[min(values) / 1.5, max(values) * 1.5], nice=False)
-    axis = alt.Axis(format=quantity.format, labelOverlap="greedy")
+        low, high = min(values) / 1.5, max(values) * 1.5
+        scale = alt.Scale(type="log", domain=[low, high], nice=False)
+        axis = alt.Axis(format=quantity.format, values=decade_ticks(low, high))
     return alt.Y(f"{quantity.column}:Q", title=quantity.axis, scale=scale, axis=axis)
 
 

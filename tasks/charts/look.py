@@ -5,6 +5,7 @@ Colours are the colour-blind safe ones of Okabe and Ito; a colour never carries 
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -62,9 +63,15 @@ def data(rows: Sequence[Row]) -> alt.InlineData:
     return alt.InlineData(values=tuple(rows))
 
 
-def room_for_names(right_px: int) -> dict[str, int]:
-    """Padding with room to the right of the axes, for names that marks have there."""
-    return {"left": 5, "top": 5, "bottom": 5, "right": right_px}
+def room_for_names(names: Sequence[str]) -> dict[str, int]:
+    """Padding with room to the right of the axes, for names that marks have there; also on a phone."""
+    return {"left": 5, "top": 5, "bottom": 5, "right": 6 * max(map(len, names), default=0)}
+
+
+def decade_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of each decade between two values: a logarithmic axis that can be read."""
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    return [m * 10.0**e for e in decades for m in (1, 2, 5) if low <= m * 10.0**e <= high]
 
 
 def titled(
@@ -125,7 +132,7 @@ def config(dark: bool = False) -> dict[str, Any]:
             "offset": 12,
         },
         "legend": {
-            "columns": 3,
+            "columns": 4,
             "labelColor": text,
             "titleColor": text,
             "labelFontSize": 12,

@@ -28,7 +28,7 @@ def per_vm_chart(found: Distributions, caption: Caption, answer: str) -> alt.Lay
     seconds = [row[name] for row in rows for name in _DRAWN if row[name] is not None]
     if limit_s is not None and any(row["n_censored"] for row in rows):
         seconds.append(limit_s)
-    x = batch_axis([row["batch"] for row in rows])
+    x, names = batch_axis([row["batch"] for row in rows]), _names(rows)
 
     def y(field: str) -> alt.Y:
         return seconds_axis(field, seconds, "time of a VM from the batch's release (log scale)")
@@ -43,9 +43,10 @@ def per_vm_chart(found: Distributions, caption: Caption, answer: str) -> alt.Lay
         ),
         _drawn(rows, x, y("p50_s")).mark_line(color=BLUE, point={"filled": True, "size": 50, "color": BLUE}),
         *_unfinished(rows, limit_s, x, y("t_s")),
-        _names(rows, x, y("t_s")),
+        _drawn_names(names, x, y("t_s")),
     ]
-    return titled(layers, found.title, caption, answer, padding=room_for_names(24))
+    room = room_for_names([each["label"] for each in names])
+    return titled(layers, found.title, caption, answer, padding=room)
 
 
 def _drawn(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
@@ -81,7 +82,7 @@ def _unfinished(rows: Sequence[dict[str, Any]], limit_s: float | None, x: alt.X,
     return [arrow.encode(x, y, tooltip=tips(*_TOOLTIP)), label.encode(x, y, text=alt.Text("label:N"))]
 
 
-def _names(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
+def _names(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Names of the marks beside those of the largest batch, so that no legend is needed."""
     largest = max(rows, key=lambda row: row["batch"])
     found: list[dict[str, Any]] = []
@@ -91,5 +92,9 @@ def _names(rows: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
             found[-1]["label"] += f", {name}"
         elif t_s is not None:
             found.append({"batch": largest["batch"], "t_s": t_s, "label": name})
-    chart: alt.Chart = alt.Chart(data(found)).mark_text(align="left", dx=18)
+    return found
+
+
+def _drawn_names(names: Sequence[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
+    chart: alt.Chart = alt.Chart(data(names)).mark_text(align="left", dx=18)
     return chart.encode(x, y, text=alt.Text("label:N"))

@@ -8,7 +8,18 @@ import altair as alt
 
 from tasks.analysis.comparison_words import value_text
 from tasks.analysis.trends import Kind, TrendRun
-from tasks.charts.look import BLUE, GREY, RED, STEP_COLOURS, Caption, data, seconds_axis, tips, titled
+from tasks.charts.look import (
+    BLUE,
+    GREY,
+    RED,
+    STEP_COLOURS,
+    Caption,
+    data,
+    decade_ticks,
+    seconds_axis,
+    tips,
+    titled,
+)
 
 _COLOURS = (BLUE, *(each for each in STEP_COLOURS if each not in {BLUE, "#F0E442"}))
 _UNITS = {"IOPS": "IOPS of all VMs", "us": "microseconds"}
@@ -62,9 +73,10 @@ def _axis(kind: Kind, values: Sequence[float]) -> alt.Y:
     if kind.unit == "s":
         return seconds_axis("value", values, f"{kind.what} (log scale)")
     known = [value for value in values if value > 0] or [1.0]
-    scale = alt.Scale(type="log", domain=[min(known) / 1.5, max(known) * 1.5], nice=False)
-    title = f"{_UNITS[kind.unit]} (log scale)"
-    return alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format="~s", labelOverlap="greedy"))
+    low, high = min(known) / 1.5, max(known) * 1.5
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    axis = alt.Axis(format="~s", values=decade_ticks(low, high))
+    return alt.Y("value:Q", title=f"{_UNITS[kind.unit]} (log scale)", scale=scale, axis=axis)
 
 
 def _rows(run: TrendRun, index: int, kind: Kind) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tasks.analysis.wording import human_duration, step_name
+from tasks.analysis.latency import judged_segments
+from tasks.analysis.wording import human_duration, listed, step_name
 from tasks.charts.look import Caption
 from tasks.charts.timeline import timeline_chart
 from tasks.records import NOT_OK, STEPS, VM_TABLES
@@ -105,27 +106,52 @@ def _card(row: Mapping[str, Any], kept: list[str]) -> FailedVM:
 
 
 def validity_section(frames: Frames, caption: Caption) -> Section | None:
-    """What disturbed which batch, on one axis with the batches; without batches what preflight found."""
-    batches = frames["batches"]
-    if batches.is_empty():
+    """What disturbed which batch, on one axis with the batches; of nothing measured what preflight found."""
+    batches, valid = frames["batches"], _valid(frames)
+    if not valid:
         return _preflight_section(frames["checks"])
-    doubtful = batches.filter(pl.col("verdict") != "valid").height
-    answer = f"{batches.height - doubtful:,} of {batches.height:,} batches are valid."
+    answer = f"{listed(valid)} are valid; {_watched(frames['observer'])}."
     chart = timeline_chart(batches, frames["observer"], caption, answer)
     read = "Blocks: batches. △: degraded. ✕: invalid. Diamonds: refused requests or watches listed again."
     method = [
-        "A batch is valid, degraded or invalid by the thresholds in the profile's [limits]; the run's "
-        "verdict is the worst of its batches.",
+        "What was measured is valid, degraded or invalid by the thresholds in the profile's [limits]; the "
+        "run's verdict is the worst of all.",
         "Times on the axis are the cluster's; durations come from the observer's monotonic clock.",
     ]
-    if batches["world"][0] == "virtual":
+    if caption.world == "virtual":
         method.append("Each measured stage worked on a copy of the prepared cluster, so times overlap.")
     method += _beside(frames["observer"])
-    tables = [table("batches and what was observed beside them", _observed(frames), "batches, observer")]
+    tables = []
+    if not batches.is_empty():
+        tables.append(
+            table("batches and what was observed beside them", _observed(frames), "batches, observer")
+        )
     if not frames["checks"].is_empty():
         tables.append(_checks_table(frames["checks"]))
     charts = [(chart, read)] if chart else []
     return Section("validity", "How far can these numbers be trusted?", answer, method, charts, tables)
+
+
+def _valid(frames: Frames) -> list[str]:
+    """How many of what has a verdict are valid: `28 of 28 batches`."""
+    judged = {
+        ("batch", "batches"): frames["batches"],
+        ("IO measurement", "IO measurements"): frames["io_cells"],
+        ("latency segment", "latency segments"): judged_segments(frames["latency_runs"]),
+    }
+    return [
+        f"{rows.filter(pl.col('verdict') == 'valid').height:,} of {rows.height:,} {names[rows.height > 1]}"
+        for names, rows in judged.items()
+        if not rows.is_empty()
+    ]
+
+
+def _watched(observer: pl.DataFrame) -> str:
+    """What was observed beside the batches; a second without a row had nothing worth saying."""
+    lag_ms = observer.get_column("watch_lag_ms").max()
+    lag = f"at most {lag_ms:,.0f} ms" if isinstance(lag_ms, float) else "not known"
+    refused, relists = (int(observer.get_column(name).sum()) for name in ("http_429", "relists"))
+    return f"lag of the watches {lag}, {refused:,} requests refused (429), {relists:,} watches listed again"
 
 
 def _preflight_section(checks: pl.DataFrame) -> Section | None:

@@ -12,7 +12,7 @@ from tasks.report.tables import table
 
 _READ = (
     "Circle: the asked rate was reached. Triangle: saturated, it was not. Diamond, dashed: paced baseline. "
-    "A line joins only neighbours that were limited by the same thing."
+    "A line joins only neighbours that were limited by the same thing; equal values lie on each other."
 )
 _SHOWN = [
     "pattern", "block_kib", "vms", "vms_per_node", "repeat", "asked_gib_per_s", "gib_per_s", "iops",

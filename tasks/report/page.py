@@ -22,6 +22,7 @@ from tasks.records import TABLES
 from tasks.report.bundle import charting_bundle
 from tasks.report.evidence import failed_cards, failed_section, failed_vms, provenance, validity_section
 from tasks.report.sections import Frames, Section, study_sections
+from tasks.report.setting import setting
 from tasks.report.tables import table
 
 _HERE = Path(__file__).parent
@@ -36,6 +37,7 @@ _ON_FIRST_SCREEN = (
     "io-latency",
     "latency-jitterdebugger",
     "latency-l2reflect",
+    "tuning",
 )
 
 
@@ -60,6 +62,7 @@ def build_report(frames: Frames, manifest: Mapping[str, Any]) -> str:
         verdict=_verdict(whole["batches"], manifest),
         reasons=_reasons(manifest),
         versions=_versions(manifest),
+        setting=setting(manifest),
         profile_name=(manifest.get("profile") or {}).get("name"),
         sentences=[each for each in sections if each.anchor in _ON_FIRST_SCREEN] or evidence_of_checks,
         missing=not_measured(whole),

@@ -160,7 +160,7 @@ def test_no_line_joins_a_saturated_cell_with_one_at_its_cap() -> None:
 def test_the_answers_name_what_missed_the_cap_and_the_tail_of_few_vms() -> None:
     throughput, latency = throughput_answer(CELLS), latency_answer(CELLS)
     assert throughput is not None
-    assert "4 KiB write do not at 129 and 258 VMs, least 6.00 GiB/s (60 %)" in throughput
+    assert "4 KiB writes do not at 129 and 258 VMs, least 6.00 GiB/s (60 %)" in throughput
     assert latency is not None
     assert "In 1 of 1 cells reads under load are quicker than the paced baseline." in latency
     assert "at 129 VMs against 258: 4 KiB 1.50 times" in latency
