@@ -176,7 +176,7 @@ def _beside(observer: pl.DataFrame) -> Iterator[str]:
     if total["lock_aborts"]:
         yield f"Restores that found their snapshot locked, and were tried again: {total['lock_aborts']:,}."
     if total["client_throttled_s"]:
-        held = human_duration(total["client_throttled_s"])
+        held = human_duration(float(total["client_throttled_s"]))
         yield f"Calls of the cluster's components, held back by their clients' limits: {held}, all added up."
     if total["resumed"] or total["relists"]:
         yield f"Our watches: resumed {total['resumed']:,}, listed again {total['relists']:,}."
