@@ -51,23 +51,23 @@ class Solution:
 
 
 class Images:
-    """Which OSDs each image lies on, drawn by its name."""
+    """Which OSDs the busy parts of each image lie on, drawn by its name: one part after the other."""
 
     def __init__(self, ceph: Ceph, seed: int) -> None:
         self._ceph = ceph
         self._seed = seed
-        self._rows: dict[str, Counts] = {}
+        self._rows: dict[tuple[str, int], Counts] = {}
 
-    def places(self, images: Sequence[str]) -> Counts:
+    def places(self, images: Sequence[str], part: int = 0) -> Counts:
         """One row per image: the OSDs among which its requests go, each as often as the others."""
-        return np.stack([self._osds(image) for image in images])
+        return np.stack([self._osds(image, part) for image in images])
 
-    def _osds(self, image: str) -> Counts:
-        found = self._rows.get(image)
+    def _osds(self, image: str, part: int) -> Counts:
+        found = self._rows.get((image, part))
         if found is None:
             each = min(self._ceph.osds_per_image, self._ceph.osds)
-            found = generator(self._seed, "image", image).permutation(self._ceph.osds)[:each]
-            self._rows[image] = found
+            found = generator(self._seed, "image", image, str(part)).permutation(self._ceph.osds)[:each]
+            self._rows[image, part] = found
         return found
 
 
@@ -75,6 +75,14 @@ def generator(seed: int, *words: str) -> np.random.Generator:
     """Random numbers that depend on seed and words alone."""
     digest = blake2b("|".join(words).encode(), digest_size=16, key=str(seed).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
+
+
+def solve_parts(ceph: Ceph, work: Sequence[Work], places: Sequence[Counts]) -> Solution:
+    """What clients get on the whole while one part of each image after the other is busy."""
+    found = [solve(ceph, work, each) for each in places]
+    shares = sum((each.per_s[:, None] * each.shares for each in found), np.zeros_like(found[0].shares))
+    per_s = np.mean([each.per_s for each in found], axis=0)
+    return Solution(per_s, shares / shares.sum(axis=1, keepdims=True))
 
 
 def solve(ceph: Ceph, work: Sequence[Work], places: Counts) -> Solution:

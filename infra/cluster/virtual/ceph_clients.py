@@ -6,7 +6,7 @@ import numpy as np
 
 from infra.clock import Clock
 from infra.cluster.virtual.capacity import SharedCapacity
-from infra.cluster.virtual.ceph import Images, Work, generator, solve
+from infra.cluster.virtual.ceph import Images, Work, generator, solve_parts
 from infra.cluster.virtual.ceph_latency import GRID_US
 from infra.cluster.virtual.storage import Ceph
 
@@ -79,12 +79,12 @@ class CephClients:
 
     def _solve(self, clients: list[Client]) -> None:
         clients = sorted(clients, key=lambda client: client.image)
-        solution = solve(self._ceph, [client.work for client in clients], self._images.places(
-            [client.image for client in clients]
-        ))  # fmt: skip
+        first, images = clients[0], [client.image for client in clients]
+        parts = range(max(1, round(first.measured_s / self._ceph.busy_part_s)))
+        places = [self._images.places(images, part) for part in parts]
+        solution = solve_parts(self._ceph, [client.work for client in clients], places)
         measured_s = np.array([client.measured_s for client in clients])
         totals = np.floor(solution.per_s * measured_s + 1e-6).astype(np.int64)
-        first = clients[0]
         random = generator(self._seed, "latencies", first.image, str(self._clock.now_ns()))
         drawn = random.multinomial(totals, solution.shares)
         for client, row in zip(clients, drawn, strict=True):

@@ -43,6 +43,12 @@ class Ceph(Part):
         ge=1,
         description="OSDs that the busy part of one image lies on; assumption (the study: few VMs, few OSDs)",
     )
+    busy_part_s: float = Field(
+        60.0,
+        gt=0,
+        description="how long that part stays busy before another one is, seconds; "
+        "assumption (random IO moves)",
+    )
     client_us: float = Field(
         70.0, gt=0, description="guest, virtio, QEMU and RBD client, both ways, us; assumption"
     )

@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 
-from infra.cluster.virtual.ceph import Images, Solution, Work, missed, solve
+from infra.cluster.virtual.ceph import Images, Solution, Work, missed, solve, solve_parts
 from infra.cluster.virtual.ceph_latency import GRID_US, mean_us
 from infra.cluster.virtual.storage import Ceph
+from tasks.profile import Io
 
 DATASET = 2100 * 5 * 1024**2
 GIB = 1024**3
+UNLUCKY = 41
+"""A seed with which the busiest OSDs of the first parts are not busier at 129 images than at 258."""
 
 
 def fleet(ceph: Ceph, vms: int, work: Work) -> Solution:
@@ -61,6 +64,40 @@ def test_few_images_have_longer_tails_and_an_even_spread_has_not() -> None:
 
     assert ratio(Ceph()) >= 1.3
     assert ratio(Ceph(osds_per_image=288)) < 1.1
+
+
+def ratio_of_tails(seed: int, kib: int, parts: int) -> float:
+    """p99 of writes at 129 images over that at 258."""
+    ceph, images = Ceph(), Images(Ceph(), seed)
+
+    def p99(vms: int) -> float:
+        names = [f"disk-{i}" for i in range(vms)]
+        places = [images.places(names, part) for part in range(parts)]
+        return percentile(solve_parts(ceph, [load("write", vms, kib)] * vms, places), 0.99)
+
+    return p99(129) / p99(258)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kib", [4, 64])
+def test_few_images_have_longer_tails_with_each_of_40_seeds(kib: int) -> None:
+    parts = round(Io().run_s / Ceph().busy_part_s)
+    assert min(ratio_of_tails(seed, kib, parts) for seed in range(1, 41)) >= 1.3
+
+
+def test_a_busy_part_that_never_moves_leaves_the_tail_to_chance() -> None:
+    still, moving = (ratio_of_tails(UNLUCKY, 64, parts) for parts in (1, 5))
+    assert still < 1.3 <= moving
+
+
+def test_a_population_whose_busy_parts_move_gets_the_mean_of_them() -> None:
+    work, images = [load("write", 20)] * 20, Images(Ceph(), 7)
+    places = [images.places([f"disk-{i}" for i in range(20)], part) for part in range(3)]
+    whole = solve_parts(Ceph(), work, places)
+    each = [solve(Ceph(), work, place) for place in places]
+    assert np.allclose(whole.per_s, np.mean([one.per_s for one in each], axis=0))
+    assert np.allclose(whole.shares.sum(axis=1), 1.0)
+    assert not np.array_equal(places[0], places[1])
 
 
 def test_reads_slow_down_when_the_data_outgrows_memory() -> None:
