@@ -22,6 +22,9 @@ from tasks.run import RunRequest
 SIZES = (
     "deploy.batches=[3,6]",
     "boot.batches=[3,6]",
+    "io.block_kib=[4]",
+    "io.patterns=[read]",
+    "latency.tools=[l2reflect]",
     "stages=preflight,golden-image,deploy,boot,report,clean",
 )
 
@@ -48,12 +51,14 @@ def test_two_processes_store_the_bytes_of_one(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(SideBySide, "walk", walk)
     monkeypatch.setattr(lanes, "SMALL_VMS", 0)
     monkeypatch.setenv("VIRTSCALE_PROCESSES", "1")
-    one = conducted(tmp_path / "one")
+    stages = ("preflight", "golden-image", "deploy", "boot", "io", "latency", "report", "clean")
+    one = conducted(tmp_path / "one", *stages)
     assert walked == []
     monkeypatch.setenv("VIRTSCALE_PROCESSES", "2")
-    two = conducted(tmp_path / "two")
-    assert walked == [["deploy", "boot"], ["report", "clean"]]
-    assert any("vm_boots" in name for name in one)
+    two = conducted(tmp_path / "two", *stages)
+    assert walked == [["deploy", "boot", "io", "latency"], ["report", "clean"]]
+    tables = {name.partition("/")[0] for name in one}
+    assert {"vm_boots", "io_histograms", "latency_histograms"} <= tables
     assert one == two
 
 
