@@ -22,6 +22,7 @@ from tasks.charts.look import (
 )
 
 _COLOURS = (BLUE, *(each for each in STEP_COLOURS if each not in {BLUE, "#F0E442"}))
+_LEGEND = alt.Legend(orient="bottom", labelExpr="format(datum.value, ',')")
 _UNITS = {"IOPS": "IOPS of all VMs", "us": "microseconds"}
 
 
@@ -41,7 +42,7 @@ def trend_chart(runs: Sequence[TrendRun], kind: Kind, caption: Caption, answer: 
     y = _axis(kind, values)
     sizes = sorted({row["vms"] for row in rows})
     scale = alt.Scale(domain=sizes, range=[_COLOURS[i % len(_COLOURS)] for i in range(len(sizes))])
-    colour = alt.Color("vms:O", title="VMs", scale=scale, legend=alt.Undefined if any(sizes) else None)
+    colour = alt.Color("vms:O", title="VMs", scale=scale, legend=_LEGEND if any(sizes) else None)
     shown = tips("run", "started", "vms", "said", "verdict", "group")
     every = alt.Chart(alt.NamedData("runs"))
     base = every.transform_filter("!datum.beyond")
@@ -73,6 +74,9 @@ def _axis(kind: Kind, values: Sequence[float]) -> alt.Y:
     if kind.unit == "s":
         return seconds_axis("value", values, f"{kind.what} (log scale)")
     known = [value for value in values if value > 0] or [1.0]
+    if kind.stage == "latency":
+        scale = alt.Scale(domain=[0, max(known) * 1.2], nice=False)
+        return alt.Y("value:Q", title=_UNITS[kind.unit], scale=scale)
     low, high = min(known) / 1.5, max(known) * 1.5
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     axis = alt.Axis(format="~s", values=decade_ticks(low, high))

@@ -31,11 +31,15 @@ def trend_page(runs: Sequence[TrendRun], left_out: int, where: str) -> str:
         where=where,
         runs=runs,
         left_out=left_out,
-        sections=[(_anchor(each), each.kind.title, answers[each]) for each in series],
+        sections=[(_anchor(each), _asked(each), answers[each]) for each in series],
         headings=headings(series),
         rows=[_cells(run, series) for run in runs],
         csv=csv_uri(_frame(runs)),
     )
+
+
+def _asked(series: Series) -> str:
+    return f"{'the ' if series.kind.stage == 'latency' else ''}{series.kind.title}"
 
 
 def _anchor(series: Series) -> str:
