@@ -144,10 +144,10 @@ rgw-down: $(READY) ## stop that RGW and forget its data
 test-rgw: rgw-install ## the tests that need a real RGW (they start one of their own)
 	@$(BIN)/python -m pytest -q -m rgw $(PYTEST_ARGS)
 
-prove-rgw: rgw-install ## races, 50 kills and outages on a real RGW (writes docs/rgw.md)
+prove-rgw: rgw-install ## races, 50 kills, outages, a full OSD, overhead, many runs on a real RGW (writes docs/rgw.md)
 	@$(BIN)/python -m tests.benchmarks.prove_rgw
 
-bench-store: rgw-install ## what results cost on a real RGW: requests, bytes, wall time
+bench-store: rgw-install ## what results cost on a real RGW: requests, bytes, wall time against plain boto3
 	@$(BIN)/python -m tests.benchmarks.bench_s3
 
 lock: $(READY) ## resolve pyproject.toml again into requirements.lock

@@ -12,7 +12,7 @@ from flows.cli.text import table
 from infra.errors import ProfileError, StoreError
 from infra.guests.ssh.folder import forget_keys, key_folder
 from infra.results.lock import is_at_work, only_process
-from infra.results.manifest import check_run_id, read_manifest, read_manifests
+from infra.results.manifest import check_run_id, each_manifest, read_manifest
 from infra.results.open import open_store
 from infra.results.port import ObjectStore
 from infra.results.removal import delete_run
@@ -30,15 +30,7 @@ def runs(context: click.Context, *, store: str, as_json: bool) -> None:
     """List the runs of a store, oldest first."""
     if context.invoked_subcommand is not None:
         return
-    opened = open_store(store, writable=False)
-    found = read_manifests(opened, lambda line: click.echo(line, err=True)).values()
-    lines = [
-        line_of(each, is_at_work(opened, each["run_id"]))
-        for each in sorted(found, key=lambda each: each["started_at"])
-    ]
-    for line in lines:
-        if waiting := waiting_writes(opened, str(line["run"])):
-            line["state"] = f"{line['state']}, {waiting} writes kept on this machine"
+    lines = lines_of(open_store(store, writable=False))
     if as_json:
         click.echo(json.dumps(lines))
     elif not lines:
@@ -100,6 +92,19 @@ def ask(run_id: str, address: str) -> None:
     if not sys.stdin.isatty():
         raise ProfileError(f"delete {run_id}: there is nobody to ask; give --yes")
     click.confirm(f"Delete all results of {run_id} from {address}?", abort=True)
+
+
+def lines_of(store: ObjectStore) -> list[dict[str, str | None]]:
+    """What the list says, oldest run first."""
+    found = [
+        (manifest["started_at"], line_of(manifest, is_at_work(store, manifest["run_id"])))
+        for manifest in each_manifest(store, lambda line: click.echo(line, err=True))
+    ]
+    lines = [line for _, line in sorted(found, key=lambda each: each[0])]
+    for line in lines:
+        if waiting := waiting_writes(store, str(line["run"])):
+            line["state"] = f"{line['state']}, {waiting} writes kept on this machine"
+    return lines
 
 
 def line_of(manifest: Mapping[str, Any], at_work: bool) -> dict[str, str | None]:

@@ -66,11 +66,15 @@ def read_manifest(store: ObjectStore, run_id: str) -> dict[str, Any] | None:
 def read_manifests(
     store: ObjectStore, tell: Callable[[str], None] = lambda line: None
 ) -> dict[str, dict[str, Any]]:
-    """All runs of the store: run id to manifest, by run id.
+    """All runs of the store: run id to manifest, by run id; else as `each_manifest`."""
+    return {manifest["run_id"]: manifest for manifest in each_manifest(store, tell)}
+
+
+def each_manifest(store: ObjectStore, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The manifests of all runs of the store, by run id; one at a time, as a store may hold thousands.
 
     Damaged ones, those of a newer version and other files are passed over; `tell` gets a line for each.
     """
-    found: dict[str, dict[str, Any]] = {}
     for key, body in fetch(store, [key for key in store.keys(_FOLDER) if key.endswith(".json")]):
         manifest = None if body is None else _parsed(body)
         run_id = _run_of(key)
@@ -79,8 +83,7 @@ def read_manifests(
         elif _is_newer(manifest):
             tell(f"run {run_id} is not shown: {_newer_text(manifest)}")
         else:
-            found[run_id] = manifest
-    return found
+            yield manifest
 
 
 def latest_manifests(

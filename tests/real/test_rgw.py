@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -131,6 +132,55 @@ def test_a_gateway_that_dies_in_a_run_and_comes_back_costs_nothing(gateway: Gate
 def _has_deployed(store: str) -> bool:
     commits = read_commits(open_store(store, writable=False), "r")
     return any(each.cell.stage == "deploy" for each in commits)
+
+
+SIDE_BY_SIDE = """
+import sys
+from flows import lanes
+from flows.__main__ import exit_code_of
+if __name__ == "__main__":
+    lanes.SMALL_VMS = 0
+    sys.exit(exit_code_of(sys.argv[1:]))
+"""
+
+
+def test_ctrl_c_while_stages_go_side_by_side_leaves_nothing_behind_and_the_run_goes_on(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTSCALE_PROCESSES", "2")
+    script, store = tmp_path / "side_by_side.py", f"s3://{bucket}/stopped"
+    script.write_text(SIDE_BY_SIDE)
+    words = [
+        "run",
+        "--profile",
+        "small",
+        "--stages",
+        STAGES,
+        "--run-id",
+        "r",
+        "--no-prefect",
+        "--store",
+        store,
+    ]
+    command = [sys.executable, str(script), *words]
+    root = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", root)
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        while not _has_deployed(store):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    manifest = read_manifest(open_store(store), "r") or {}
+    assert process.returncode == 130, said
+    assert (manifest["objects_left"], manifest["finished_at"]) == (False, None)
+    assert not list((tmp_path / "state").rglob("outbox*"))
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    commits = read_commits(open_store(store), "r")
+    interrupted = {each.cell for each in commits if not each.complete}
+    assert {
+        each.attempt for each in commits if each.cell.stage == "deploy" and each.cell not in interrupted
+    } == {1}
 
 
 @pytest.fixture(scope="module")
