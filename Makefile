@@ -27,8 +27,8 @@ export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api bench-ssh fidelity \
-	prove-compare prove-faults prove-kills prove-parsers prefect-up prefect-down \
-	test-prefect prove-webhook lock testbed-build testbed-up testbed-down rgw-install rgw-up \
+	prove-api prove-compare prove-faults prove-kills prove-parsers prefect-up prefect-down \
+	test-prefect prove-prefect bench-webhook prove-webhook lock testbed-build testbed-up testbed-down rgw-install rgw-up \
 	rgw-down test-rgw prove-rgw bench-store distclean
 
 help: ## show this list
@@ -107,6 +107,9 @@ demo-api: testbed-up ## profile smoke against that API server, the virtual contr
 
 test-api: testbed-build ## the tests that need that API server (they start one of their own)
 	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
+
+prove-api: testbed-build ## faults, brakes, memory and whole runs on a real API server of its own; goes on where it was stopped (writes docs/api-proof.md)
+	@$(BIN)/python -m tests.benchmarks.prove_api $(PROOF_ARGS)
 
 prove-compare: $(READY) ## 200 equal pairs of runs raise no false alarms, a 10 % slower restore is found (writes docs/compare-proof.md)
 	@$(BIN)/python -m tests.benchmarks.prove_compare $(PROOF_ARGS)
