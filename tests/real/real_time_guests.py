@@ -1,13 +1,14 @@
 """The virtual cluster's guests in real time: controllers in a thread of this process, stages beside them."""
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
+
+import pytest
 
 from infra.cluster.virtual.control_plane import ControlPlane
 from infra.cluster.virtual.description import load_description
@@ -117,15 +118,16 @@ def guests_of(plane: ControlPlane) -> VirtualGuests:
 @contextmanager
 def played(testbed: State) -> Iterator[Played]:
     """The virtual controllers at work on a testbed for the length of the block."""
-    os.environ["KUBECONFIG"] = str(testbed.kubeconfig)
     found = Played()
     thread = threading.Thread(target=found.run, name="virtual controllers", daemon=True)
-    thread.start()
-    try:
-        assert found.ready.wait(READY_S)
-        assert found.failed is None, found.failed
-        yield found
-    finally:
-        found.over.set()
-        thread.join(READY_S)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(testbed.kubeconfig))
+        thread.start()
+        try:
+            assert found.ready.wait(READY_S)
+            assert found.failed is None, found.failed
+            yield found
+        finally:
+            found.over.set()
+            thread.join(READY_S)
     assert found.failed is None, found.failed

@@ -148,12 +148,11 @@ def acting_as(kubeconfig: Path) -> Iterator[None]:
 
 
 def hold_the_lease(testbed: State, request: RunRequest) -> None:
-    """Made, taken, renewed and let go."""
+    """Made, renewed and let go."""
     lease = {"apiVersion": WHERE.kind.api_version, "kind": WHERE.kind.kind}
     apply.delete(testbed, {**lease, "metadata": {"name": WHERE.name, "namespace": WHERE.namespace}})
-    for _ in range(2):
-        with only_run(CONTEXT, holder_of(request.run_id, "nonce"), print, Pace(renew_s=0.05)):
-            time.sleep(0.2)
+    with only_run(CONTEXT, holder_of(request.run_id, "nonce"), print, Pace(renew_s=0.05)):
+        time.sleep(0.3)
 
 
 def take(testbed: State, request: RunRequest, stage: str, opened: Opened) -> None:
