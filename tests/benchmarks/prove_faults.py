@@ -151,7 +151,7 @@ which request. No observer takes part in it.
 | --- | --- | --- | --- | --- | --- | --- |
 {runs}
 
-Every VM of every batch has exactly one record; of those that are not ok the end point and its bound are null.
+Asked: one record for every VM of every batch; of those that are not ok the end point and its bound are null.
 
 ## Disturbances and verdicts
 
@@ -164,7 +164,7 @@ those that stayed below it, and whether the verdict names the first and none of 
 
 ## Error bounds
 
-Seconds. Without faults the p99 of every step in every batch is at most {p99:g} s; the worst batch is named.
+Seconds. Asked without faults: a p99 of at most {p99:g} s for every step in every batch; the worst batch is named.
 
 | step | records | worst p99 of a batch | widest | with faults: worst p99 | with faults: widest |
 | --- | --- | --- | --- | --- | --- |
