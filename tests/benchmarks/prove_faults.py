@@ -164,7 +164,8 @@ those that stayed below it, and whether the verdict names the first and none of 
 
 ## Error bounds
 
-Seconds. Asked without faults: a p99 of at most {p99:g} s for every step in every batch; the worst batch is named.
+Seconds. Asked without faults: a p99 of at most {p99:g} s for every step in every batch; the worst batch is
+named.
 
 | step | records | worst p99 of a batch | widest | with faults: worst p99 | with faults: widest |
 | --- | --- | --- | --- | --- | --- |
