@@ -1,4 +1,4 @@
-"""Proof: a run killed with -9 at random moments and resumed has the tables of an undisturbed one.
+"""Proof: a run killed with -9 in the middle of any step and resumed has the tables of an undisturbed one.
 
 `make prove-kills` (20 kills of profile `small`, all stages); prints one line per kill, and exits 1 when a
 run differed. Compared are the last complete attempts of every table, without `attempt` and UIDs.
@@ -21,30 +21,34 @@ RUN_ID = "killed"
 IGNORED = ("attempt", "uid")
 
 
-def command(store: Path | str, profile: str) -> list[str]:
+def command(store: Path, profile: str) -> list[str]:
     """The run, as a person would type it."""
     options = ["--no-prefect", "--profile", profile, "--run-id", RUN_ID]
     options += ["--seed", "7", "--store", str(store)]
     return [sys.executable, "-m", "flows", "run", *options]
 
 
-def run_whole(store: Path | str, profile: str) -> float:
+def run_whole(store: Path, profile: str) -> float:
     """Run to the end; returns the seconds it took."""
     began = time.monotonic()
     subprocess.run(command(store, profile), check=True, capture_output=True)
     return time.monotonic() - began
 
 
-def run_killed(store: Path | str, profile: str, after_s: float) -> bool:
-    """Run and kill -9 after a while; returns whether it was still running."""
+def run_killed(store: Path, profile: str, commits: int, more_s: float) -> int:
+    """Run, and kill -9 a while after so many commits; returns how many there are then."""
     process = subprocess.Popen(command(store, profile), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        process.wait(after_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return True
-    return False
+    while process.poll() is None and count_commits(store) < commits:
+        time.sleep(0.01)
+    time.sleep(more_s)
+    process.kill()
+    process.wait()
+    return count_commits(store)
+
+
+def count_commits(store: Path) -> int:
+    """Commits of the run."""
+    return len(list((store / "_commits" / RUN_ID).glob("*.json")))
 
 
 def tables(store: Path | str) -> dict[str, pl.DataFrame]:
@@ -71,17 +75,17 @@ def prove(kills: int, profile: str, seed: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         undisturbed = Path(folder) / "undisturbed"
         took_s = run_whole(undisturbed, profile)
-        truth = tables(undisturbed)
-        print(f"undisturbed {profile}: {took_s:.1f} s, {sum(map(len, truth.values()))} rows")
+        truth, total = tables(undisturbed), count_commits(undisturbed)
+        print(f"undisturbed {profile}: {took_s:.1f} s, {sum(map(len, truth.values()))} rows, {total} commits")
         for kill in range(1, kills + 1):
-            store, moment_s = Path(folder) / f"kill-{kill}", draw.uniform(0.1, 1.0) * took_s
-            running = run_killed(store, profile, moment_s)
+            store = Path(folder) / f"kill-{kill}"
+            there = run_killed(store, profile, draw.randrange(total), draw.uniform(0, 2 * took_s / total))
             run_whole(store, profile)
             found = differences(truth, tables(store))
             wrong += bool(found)
-            state = "killed" if running else "had ended"
-            verdict = ", ".join(found) or "equal"
-            print(f"kill {kill:2} after {moment_s:5.1f} s ({state}): {verdict}", flush=True)
+            print(
+                f"kill {kill:2} after {there:2} of {total} commits: {', '.join(found) or 'equal'}", flush=True
+            )
     return wrong
 
 

@@ -133,6 +133,50 @@ def test_with_new_vms_a_chain_goes_on_and_a_long_process_begins_again(
         assert {row["segment"] for row in rows(world, "latency_runs")} == {1, 2, 3, 4}
 
 
+def reboot_vms(world: World) -> None:
+    async def rebooted() -> None:
+        for verb in ("stop", "start"):
+            for number in (0, 1):
+                await world.cluster.subresource(Ref(VM, "virtscale", f"{RUN}-l-000{number}"), verb)
+            await world.clock.sleep(600)
+
+    world.run(rebooted())
+
+
+def test_after_a_reboot_a_long_process_begins_again_and_its_old_copies_do_not_count(
+    open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill_before_segment(monkeypatch, 3)
+    with open_virtual() as world:
+        with pytest.raises(Killed):
+            measure(world, "l2reflect")
+        monkeypatch.undo()
+        reboot_vms(world)
+        measure(world, "l2reflect")
+        runs = rows(world, "latency_runs")
+    assert {row["segment"]: row["attempt"] for row in runs} == {1: 2, 2: 2, 3: 1, 4: 1}
+    assert all(row["state"] == "ok" and row["coverage"] > 0.98 for row in runs)
+
+
+def test_a_long_process_that_is_gone_leaves_rows_that_say_why(
+    open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = tasks.latency._measure
+
+    async def stopped_in_2(world: World, series: Any, segment: int) -> None:
+        if segment == 2:
+            await world.guests.run(f"{RUN}-l-0001", f"systemctl stop {series.plan.unit}", 60)
+        await measured(world, series, segment)
+
+    monkeypatch.setattr(tasks.latency, "_measure", stopped_in_2)
+    with open_virtual() as world:
+        summary = measure(world, "l2reflect")
+        lost = [row for row in rows(world, "latency_runs") if row["state"] != "ok"]
+    assert {(row["vm"], row["segment"]) for row in lost} == {(f"{RUN}-l-0001", n) for n in (2, 3, 4)}
+    assert all(row["reason"].startswith("the unit of l2reflect is inactive before") for row in lost)
+    assert summary["not_ok"] == 3
+
+
 def test_a_segment_without_its_noise_says_so(
     open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
