@@ -24,9 +24,11 @@ def cell_prefix(cell: Cell) -> str:
 
 
 def attempt_of(key: str) -> str:
-    """The attempt that a part, a state or a commit belongs to, by its key; of other keys just a name."""
+    """The attempt that a part, a state or a commit belongs to, by its key; another key stands for itself."""
     name = key.rpartition("/")[2]
-    return name.rpartition("-")[0] if name.endswith(".parquet") else name.partition(".")[0]
+    if name.endswith(".parquet"):
+        return name.rpartition("-")[0]
+    return name.partition(".")[0] if key.startswith(("_commits/", "_states/")) else key
 
 
 def commit_key(run_id: str, cell: Cell, attempt: int) -> str:

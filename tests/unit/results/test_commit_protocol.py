@@ -11,6 +11,7 @@ from threading import Barrier
 import pytest
 
 from infra.errors import StoreError
+from infra.results.commits import attempt_name, attempt_of, commit_key, part_prefix, state_key
 from infra.results.folder import FolderStore
 from infra.results.port import Attempt, Cell, Results
 from infra.results.run_results import RunResults
@@ -76,6 +77,18 @@ def test_a_batch_is_visible_by_its_commit_and_not_before(
     commit_batch(results)
     assert before == [0, 0]
     assert len(read(store)) == 3
+
+
+def test_what_an_attempt_stores_is_known_by_its_key() -> None:
+    cell = Cell("io", "129-4-read", 2)
+    name = attempt_name(cell, 3)
+    keys = [
+        part_prefix("io_cells", "r", f"{name}-0.parquet"),
+        state_key("r", cell, 3),
+        commit_key("r", cell, 3),
+    ]
+    assert {attempt_of(key) for key in keys} == {name}
+    assert attempt_of("_manifests/r.json") != attempt_of("_ledger/r.json")
 
 
 def test_a_part_that_no_commit_names_is_invisible(results: RunResults, store: FolderStore) -> None:
