@@ -88,11 +88,16 @@ def _nodes(brake: Brake, seen: Seen) -> None:
         brake.node(node["metadata"]["name"], is_ready=what != "DELETED" and is_ready(node))
 
 
+def _is_failing(obj: Object) -> bool:
+    """An instance that is stopped may end as Failed as well: nothing is wrong with it."""
+    return (obj.get("status") or {}).get("phase") in FAILING and "deletionTimestamp" not in obj["metadata"]
+
+
 def _strangers(brake: Brake, seen: Seen, is_all: bool) -> None:
     failing = {
         f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
         for what, obj in seen
-        if what != "DELETED" and (obj.get("status") or {}).get("phase") in FAILING
+        if what != "DELETED" and _is_failing(obj)
     }
     if failing or is_all:
         brake.failing(failing, is_all=is_all)

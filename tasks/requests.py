@@ -238,7 +238,7 @@ async def _landed(batch: Batch, order: Order, i: int, error: ClusterError) -> bo
     try:
         if await order.landed(i):
             return True
-    except (Throttled, Unavailable, Unknown):
+    except (Throttled, Unavailable, Unknown, Expired):
         return False
     except ClusterError as refusal:
         batch.end(i, "failed", str(refusal))
@@ -257,16 +257,17 @@ async def resent(world: World, call: Callable[[], Awaitable[T]]) -> T:
     """A single request of a set-up, sent again while the server cannot.
 
     Raises:
-        StageError: not carried out within five minutes.
+        StageError: not carried out within five minutes, or two without a login.
     """
     start_ns = world.clock.now_ns()
     pause_s = FIRST_PAUSE_S
     while True:
         try:
             return await call()
-        except (Throttled, Unavailable, Unknown, Gone) as error:
-            if world.clock.now_ns() - start_ns > SETUP_LIMIT_S * NS:
-                raise StageError(f"not done within {SETUP_LIMIT_S:g} s: {error}") from error
+        except (Throttled, Unavailable, Unknown, Gone, Expired) as error:
+            limit_s = LOGIN_PATIENCE_S if isinstance(error, Expired) else SETUP_LIMIT_S
+            if world.clock.now_ns() - start_ns > limit_s * NS:
+                raise StageError(f"not done within {limit_s:g} s: {error}") from error
         await world.clock.sleep(pause_s)
         pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
 

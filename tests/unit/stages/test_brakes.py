@@ -12,6 +12,7 @@ from infra.errors import StageError
 from infra.world import World
 from tasks.boot_storm import boot_batch
 from tasks.brakes import Brake, Braked
+from tasks.braking import _is_failing
 from tasks.deploy import deploy_batch
 from tasks.profile import Profile
 from tasks.thresholds import Brakes
@@ -151,6 +152,13 @@ def test_a_braked_batch_keeps_what_was_begun_says_why_and_no_larger_one_follows(
     assert batches[0]["verdict"] == "invalid"
     assert (batches[1]["n"], batches[1]["n_ok"]) == (len(begun), len(begun)), "what was begun is drained"
     assert [commit.complete for commit in commits] == [True]
+
+
+def test_a_stranger_that_is_stopped_may_end_as_failed() -> None:
+    stopped = StrangerFails().instance("ill", "Failed")
+    assert _is_failing(stopped)
+    stopped["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not _is_failing(stopped)
 
 
 def test_strangers_that_failed_before_are_not_our_doing(open_virtual: OpenWorld, tmp_path: Path) -> None:

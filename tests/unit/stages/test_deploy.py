@@ -6,7 +6,7 @@ import pytest
 from infra import manifests
 from infra.cluster.kinds import DATA_VOLUME, PV, PVC, VM
 from infra.cluster.port import Scope
-from infra.errors import Throttled, Unavailable, Unknown
+from infra.errors import Expired, Throttled, Unavailable, Unknown
 from infra.manifests import Mark
 from infra.world import World
 from tasks.deploy import deploy_batch
@@ -186,3 +186,29 @@ def test_the_same_batch_in_a_new_attempt_has_the_same_names(open_virtual: OpenWo
         world.run(deploy_batch(world, PROFILE, 2))
         attempts = [(row["vm"], row["attempt"]) for row in rows(world, "vm_deploys", "all")]
     assert attempts == [("t1-d2-0000", 1), ("t1-d2-0001", 1), ("t1-d2-0000", 2), ("t1-d2-0001", 2)]
+
+
+def test_requests_wait_for_a_new_token_and_the_batch_says_that_one_ran_out(open_virtual: OpenWorld) -> None:
+    expired: dict[str, int] = {}
+
+    def refuse(verb: str, name: str) -> Exception | None:
+        if verb != "create" or not name.startswith("t1-d2-"):
+            return None
+        expired[name] = expired.get(name, 0) + 1
+        return Expired("401 Unauthorized") if expired[name] < 3 else None
+
+    with open_virtual(through=lambda cluster: RefusingCluster(cluster, refuse)) as world:
+        world.run(deploy_batch(world, profile_of(), 2))
+        vms, batch = rows(world, "vm_deploys"), rows(world, "batches")[0]
+    assert [(vm["state"], vm["attempts"]) for vm in vms] == [("ok", 3)] * 2
+    assert batch["reasons"] == ["auth_expired: 4 requests refused as not allowed (401, 403)"]
+
+
+def test_a_login_that_never_comes_back_fails_the_vms_with_the_servers_words(open_virtual: OpenWorld) -> None:
+    def refuse(verb: str, name: str) -> Exception | None:
+        return Expired("401 Unauthorized") if verb == "create" and name.startswith("t1-d2-") else None
+
+    with open_virtual(through=lambda cluster: RefusingCluster(cluster, refuse)) as world:
+        world.run(deploy_batch(world, profile_of(), 2))
+        vms = rows(world, "vm_deploys")
+    assert {(vm["state"], vm["detail"]) for vm in vms} == {("failed", "401 Unauthorized")}
