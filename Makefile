@@ -132,6 +132,12 @@ prefect-down: $(READY) ## stop them; runs, schedules and results are kept
 test-prefect: $(READY) ## Prefect with PostgreSQL, server and worker: deployments, retry, one run per cluster
 	@$(BIN)/python -m pytest -q -m "prefect and slow" $(PYTEST_ARGS)
 
+prove-prefect: $(READY) ## kills of run, worker, server and database; the UI in a browser (Debian: chromium) (writes docs/operations.md)
+	@$(BIN)/python -m tests.benchmarks.prove_prefect
+
+bench-webhook: $(READY) ## how long the receiver takes for an accepted request
+	@$(BIN)/python -m tests.benchmarks.bench_webhook
+
 prove-webhook: $(READY) ## 2,000 hostile requests start nothing
 	@VIRTSCALE_TEST_HOSTILE=2000 $(BIN)/python -m pytest -q -m prefect tests/integration/test_webhook.py $(PYTEST_ARGS)
 

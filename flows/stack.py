@@ -60,7 +60,7 @@ def up_worker(server: Server) -> None:
     """A worker of the pool, which has to be there."""
     more = {
         "PREFECT_CLIENT_MAX_RETRIES": "10",
-        "PREFECT_WORKER_QUERY_SECONDS": "5",
+        "PREFECT_WORKER_QUERY_SECONDS": "2",
     }
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--type", "process"]
     background.start(worker(), command, _environment(server) | more, ROOT)
