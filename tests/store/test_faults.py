@@ -244,20 +244,27 @@ def test_a_store_that_goes_away_takes_what_was_committed_when_it_is_back(
     assert cost["away_s"] > 0
 
 
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (AWAY, "answers 503 SlowDown"),
+        (Answer(400, "ExpiredToken"), "these credentials have expired; get new ones"),
+    ],
+    ids=["away", "expired"],
+)
 def test_a_store_that_stays_away_gets_everything_from_the_next_process(
-    store: S3Store, proxy: Proxy, tmp_path: Path
+    store: S3Store, proxy: Proxy, tmp_path: Path, fault: Answer, says: str
 ) -> None:
     def commit() -> None:
         with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
             results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
-            proxy.plan = always(AWAY)
+            proxy.plan = always(fault)
             attempt = results.begin(CELL)
             attempt.add("vm_deploys", deploys(3))
             attempt.commit({})
 
-    with pytest.raises(
-        StageError, match=r"nothing is lost, go on with the same --run-id when the store answers$"
-    ):
+    lost = "nothing is lost, go on with the same --run-id when the store answers$"
+    with pytest.raises(StageError, match=f"{says}.*{lost}"):
         commit()
     assert waiting_writes(store, "r") > 0
     proxy.plan = always(PASS)
