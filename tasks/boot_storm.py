@@ -27,15 +27,15 @@ from tasks.deploy import headline, remove_vms
 from tasks.evidence import keep_evidence
 from tasks.heartbeats import heartbeats, intend_heartbeats
 from tasks.leftovers import boot_traces, count_leftovers
+from tasks.losses import look_for_lost
 from tasks.nodes import foreign_pods, is_ready, placement_rows, rooms
 from tasks.observing import Observers, View, observing
 from tasks.outcome import Circumstances, Outcome, outcome
-from tasks.ownership import find
 from tasks.profile import Profile
 from tasks.provisioning import explain
 from tasks.quiesce import PROBE_KEY, first_answer_s, quiesce
 from tasks.records import BOOT_STEPS
-from tasks.requests import DELETED, Order, drive
+from tasks.requests import Order, drive
 from tasks.stopping import STAGE, halt, missing_vms, running_instances, stop_vms
 
 STUDY_STEP = "ssh_banner"
@@ -274,24 +274,10 @@ async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
         observers = await around.enter_async_context(observing(world, *views, batch=batch))
         await around.enter_async_context(heartbeats(world, observers, STAGE))
         order = replace(order, brake=await around.enter_async_context(braking(world, profile.brakes)))
-        looking = asyncio.create_task(observers.guard(_look_for_lost(world, profile, boots)))
+        looking = asyncio.create_task(observers.guard(look_for_lost(world, profile, batch, boots.vanished)))
         around.callback(looking.cancel)
         await _probed(world, boots, observers, lambda: drive(world, batch, order, observers))
         return observers.longest_gap_s(batch.released_ns)
-
-
-async def _look_for_lost(world: World, profile: Profile, boots: Boots) -> None:
-    """An instance that went may come again; its machine, deleted by somebody else, does not."""
-    batch = boots.batch
-    while True:
-        i = await boots.vanished.get()
-        found = await find(world, Ref(VM, profile.namespace, batch.names[i]))
-        if (
-            found is None
-            or found["metadata"]["uid"] != batch.uids[i]
-            or "deletionTimestamp" in found["metadata"]
-        ):
-            batch.end(i, "lost", DELETED, "foreign_change")
 
 
 async def _probed(
