@@ -32,6 +32,8 @@ from tests.benchmarks.rgw_runs import (
 )
 
 AT_ONCE = 2
+PAUSE_S = 0.2
+"""Between two looks of the reader: it is not to take the time of those who write."""
 LANES_EVERY = 5
 """Of so many kills one is of a run whose stages go side by side, as those of large runs do."""
 
@@ -95,7 +97,7 @@ class Reader:
 
     def read(self, until: threading.Event) -> None:
         """Until the end: every batch that is seen is whole."""
-        while not until.wait(0.05):
+        while not until.wait(PAUSE_S):
             for store in list(self.stores):
                 for table in ("vm_deploys", "vm_boots"):
                     try:
