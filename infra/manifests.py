@@ -230,10 +230,10 @@ def namespace(name: str, mark: Mark) -> Object:
 def heartbeat(kind: str, name: str, namespace: str, mark: Mark) -> Object:
     """An inert object that lets a watch of its kind be heard: nobody acts on any of them.
 
-    A halted VM without disks, a pod that is held by a scheduling gate, a claim that waits for a
-    volume that never comes.
+    A halted VM without disks, an instance whose claim never comes and which has no pod till then, a pod
+    that is held by a scheduling gate, a claim that waits for a volume that never comes.
     """
-    api_version = "kubevirt.io/v1" if kind == "VirtualMachine" else "v1"
+    api_version = "kubevirt.io/v1" if kind.startswith("VirtualMachine") else "v1"
     return _object(api_version, kind, _metadata(name, namespace, mark), spec=_inert(kind, name))
 
 
@@ -245,5 +245,9 @@ def _inert(kind: str, name: str) -> Object:
         resources = {"requests": {"storage": "1Mi"}}
         waits = {"storageClassName": "", "volumeName": f"{name}-none"}
         return {"accessModes": ["ReadWriteOnce"], "resources": resources, **waits}
-    domain = {"memory": {"guest": "64Mi"}, "devices": {}}
+    domain: Object = {"memory": {"guest": "64Mi"}, "devices": {}}
+    if kind == "VirtualMachineInstance":
+        domain["devices"] = {"disks": [{"name": "none", "disk": {"bus": "virtio"}}]}
+        claim = {"claimName": f"{name}-none"}
+        return {"domain": domain, "volumes": [{"name": "none", "persistentVolumeClaim": claim}]}
     return {"runStrategy": "Halted", "template": {"spec": {"domain": domain}}}

@@ -82,6 +82,7 @@ def _steps() -> list[tuple[Kind, str]]:
     """What is deleted in which order; "" is every name, "!name" every other than that."""
     return [
         (VM, ""),
+        (VMI, ""),
         (POD, ""),
         (DATA_VOLUME, f"!{IMAGE}"),
         (DATA_SOURCE, ""),

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from infra import manifests
 from infra.clock import Clock
-from infra.cluster.kinds import POD, PVC, VM, Kind
+from infra.cluster.kinds import POD, PVC, VM, VMI, Kind
 from infra.cluster.port import Ref
 from infra.errors import AlreadyExists, ClusterError, Forbidden, NotFound, Throttled, Unavailable, Unknown
 from infra.results.port import Attempt
@@ -21,8 +21,8 @@ from tasks.batch import NS
 from tasks.observing import BEAT, Observers, Stream
 from tasks.ownership import intend, mark_of
 
-KINDS: tuple[Kind, ...] = (VM, POD, PVC)
-"""Watched kinds of which an inert object can be made; none of an instance, a DataVolume, a volume."""
+KINDS: tuple[Kind, ...] = (VM, VMI, POD, PVC)
+"""Watched kinds of which an inert object can be made; none of a DataVolume, a volume."""
 QUIET_S = 0.5
 """A stream that said nothing for so long is made to say something."""
 MEASURE_S = 10.0
@@ -37,7 +37,12 @@ GONE_LIMIT_S = 30.0
 
 def heartbeat_refs(run_id: str, namespace: str) -> list[Ref]:
     """The heartbeat objects of a run."""
-    return [Ref(kind, namespace, f"{run_id}-heartbeat") for kind in KINDS]
+    return [_heartbeat_ref(kind, run_id, namespace) for kind in KINDS]
+
+
+def _heartbeat_ref(kind: Kind, run_id: str, namespace: str) -> Ref:
+    # A VM takes an instance of its own name for its own.
+    return Ref(kind, namespace, f"{run_id}-heartbeat{'-instance' if kind is VMI else ''}")
 
 
 def intend_heartbeats(world: World, attempt: Attempt, namespace: str) -> None:
@@ -70,7 +75,7 @@ async def _made(world: World, observers: Observers, stage: str) -> list[tuple[St
         scope = stream.view.scope
         if scope.kind not in KINDS or not scope.namespace:
             continue
-        ref = Ref(scope.kind, scope.namespace, f"{world.run_id}-heartbeat")
+        ref = _heartbeat_ref(scope.kind, world.run_id, scope.namespace)
         manifest = manifests.heartbeat(ref.kind.kind, ref.name, ref.namespace, mark_of(world, stage))
         try:
             await world.cluster.create(manifest)

@@ -53,7 +53,7 @@ QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas")
 ON_REAL_NODES = "a virtual kubelet says it in an annotation of its node"
 GUESTS_OVER_SSH = "only guests over SSH are looked up"
 INTERRUPTED = "only a series that was interrupted is looked for"
-CLEANED = (VM, POD, DATA_VOLUME, DATA_SOURCE, SNAPSHOT, PVC, ROLE, ROLE_BINDING)
+CLEANED = (VM, VMI, POD, DATA_VOLUME, DATA_SOURCE, SNAPSHOT, PVC, ROLE, ROLE_BINDING)
 THERE_BEFORE = "an object that tuning made is deleted, one that was there is patched"
 APPLIED = "an apply of what is not there is a create to the authorizer, and a patch in its log"
 NOT_OK = "only VMs that are not ok are looked at"
@@ -237,7 +237,7 @@ def _boot(profile: Profile) -> list[Right]:
     vms = profile.namespace
     return [
         *_provisioning(profile),
-        *_heartbeats(profile, POD),
+        *_heartbeats(profile, VMI, POD),
         *_starting(profile),
         *_evidence(profile),
         Right("update", SUBRESOURCES, vms, "stop"),
@@ -274,13 +274,12 @@ def _clean(profile: Profile) -> list[Right]:
     vms, golden = profile.namespace, profile.golden_namespace
     found = [
         *_places(profile),
-        *_may("delete", VM, POD, DATA_VOLUME, PVC, within=vms),
+        *_may("delete", VM, VMI, POD, DATA_VOLUME, PVC, within=vms),
         *_may("delete", DATA_VOLUME, DATA_SOURCE, SNAPSHOT, ROLE, ROLE_BINDING, within=golden),
         *_may("list", PV, SNAPSHOT_CONTENT),
     ]
     for place in _namespaces(profile):
         found += _may("list", *CLEANED, within=place)
-        found += _may("list", VMI, within=place, own=True)
         found += _may("delete", NAMESPACE, within=place, name=place, own=True)
     return found
 

@@ -1,12 +1,12 @@
 """What a killed run leaves behind beside its VirtualMachines."""
 
 from infra import manifests
-from infra.cluster.kinds import DATA_VOLUME, POD, PVC
+from infra.cluster.kinds import DATA_VOLUME, VM
 from infra.cluster.port import Ref
 from infra.results.port import Cell
 from infra.world import World
 from tasks.golden_image import root_disk, sources_of
-from tasks.heartbeats import intend_heartbeats
+from tasks.heartbeats import heartbeat_refs, intend_heartbeats
 from tasks.ownership import intend, mark_of
 from tasks.profile import Profile
 
@@ -18,7 +18,8 @@ def make_leftovers(world: World, profile: Profile) -> None:
     canary = f"{world.run_id}-canary"
     intend(world, attempt, [Ref(DATA_VOLUME, where, canary)])
     boot, image = mark_of(world, "boot"), mark_of(world, "golden-image")
-    hearts = [manifests.heartbeat(kind.kind, f"{world.run_id}-heartbeat", where, boot) for kind in (POD, PVC)]
+    refs = [ref for ref in heartbeat_refs(world.run_id, where) if ref.kind is not VM]
+    hearts = [manifests.heartbeat(ref.kind.kind, ref.name, where, boot) for ref in refs]
     clone = manifests.clone_data_volume(canary, where, image, root_disk(profile), sources_of(profile)[0])
     for manifest in (*hearts, clone):
         world.run(world.cluster.create(manifest))

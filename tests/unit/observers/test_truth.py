@@ -48,9 +48,7 @@ def test_without_faults_every_record_is_within_its_bound_and_no_reason_is_named(
     assert len(checked) == 14
     assert [batch["reasons"] for batch in batches.values()] == [[]] * 4
     assert all(batch["end_to_end_error_s"] is not None for batch in batches.values())
-    wide = {step for step, p99_s, _ in worst(checked) if p99_s > 1}
-    # 30 VMs: the first of them comes after a silence of the instances' watch, and one is over 1 %
-    assert wide <= {"boot vmi_scheduled", "boot running", "boot ip_known"}
+    assert [step for step, p99_s, _ in worst(checked) if p99_s > 1] == []
 
 
 ALL = ("deploy", "delete", "boot", "stop")

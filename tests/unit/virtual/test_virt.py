@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.cluster.kinds import DATA_VOLUME, VM, VMI
+from infra.cluster.kinds import DATA_VOLUME, POD, PVC, VM, VMI
 from infra.cluster.port import Cluster, Object, Ref, Scope
 from infra.cluster.virtual.controllers import virt_api
 from infra.cluster.virtual.controllers.printable_status import printable_status, wanted_status
@@ -220,3 +220,29 @@ def test_an_instance_deleted_before_its_guest_ran_ends_failed(open_cluster: Open
     cluster.run(body())
     assert "Running" not in phases
     assert phases[-1] == "Failed"
+
+
+def test_an_instance_whose_claim_is_absent_waits_for_it_without_a_pod(open_cluster: OpenCluster) -> None:
+    cluster = open_cluster()
+    text = "PVC ns/absent does not exist, waiting for it to appear"
+
+    async def body() -> None:
+        api = await halted(cluster)
+        volumes = [{"name": "disk", "persistentVolumeClaim": {"claimName": "absent"}}]
+        await api.create(manifest(VMI, "alone", spec={"domain": {}, "volumes": volumes}))
+        await asyncio.sleep(30)
+        status = (await api.get(Ref(VMI, "ns", "alone")))["status"]
+        said = {found["type"]: (found["reason"], found["message"]) for found in status["conditions"]}
+        # cases/kubevirt/faults.jsonl, vm-nopvc
+        assert status["phase"] == "Pending"
+        assert said == {
+            "Ready": ("PodNotExists", "virt-launcher pod has not yet been scheduled"),
+            "PodScheduled": ("Unschedulable", text),
+            "Synchronized": ("FailedPvcNotFound", text),
+        }
+        assert (await api.list(Scope(POD, "ns"))).items == []
+        await api.create(manifest(PVC, "absent", spec={"resources": {"requests": {"storage": "1Mi"}}}))
+        await asyncio.sleep(30)
+        assert len((await api.list(Scope(POD, "ns"))).items) == 1
+
+    cluster.run(body())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from infra.cluster.kinds import DISRUPTION_BUDGET, POD, VMI
+from infra.cluster.kinds import DISRUPTION_BUDGET, POD, PVC, VMI
 from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane, Latest, announce, owner_reference
 from infra.cluster.virtual.controllers.printable_status import FINAL, condition
@@ -35,9 +35,12 @@ class InstanceController:
         self._cpu_s = virt.vmi_reconcile_s
         self._budgets = virt.disruption_budgets
         self._made: set[str] = set()
+        self._claims = plane.informer(PVC).cache
+        self._waiting: dict[Key, Key] = {}
         self.queue = plane.queue(self.reconcile, virt.vmi_workers, "virt-controller vmi")
         plane.informer(VMI).on_change(self._vmi_changed)
         plane.informer(POD).on_change(self._pod_changed)
+        plane.informer(PVC).on_change(self._claim_changed)
 
     def _vmi_changed(self, what: str, obj: Object, before: Object | None) -> None:
         if what == "DELETED":
@@ -52,6 +55,11 @@ class InstanceController:
         labels = obj["metadata"].get("labels") or {}
         if CREATED_BY in labels:
             self.queue.add((obj["metadata"]["namespace"], labels[DOMAIN]))
+
+    def _claim_changed(self, what: str, obj: Object, before: Object | None) -> None:
+        waiting = self._waiting.pop((obj["metadata"]["namespace"], obj["metadata"]["name"]), None)
+        if waiting is not None:
+            self.queue.add(waiting)
 
     async def reconcile(self, key: Key) -> None:
         """Pending -> pod -> Scheduling -> Scheduled; then virt-handler; at the end let go."""
@@ -74,6 +82,10 @@ class InstanceController:
     async def _launch(self, key: Key, vmi: Object, pod: Object | None) -> None:
         uid = vmi["metadata"]["uid"]
         if pod is None and uid not in self._made:
+            missing = [claim for claim in _claims(vmi) if (key[0], claim) not in self._claims]
+            if missing:
+                await self._wait_for(key, vmi, missing[0])
+                return
             self._made.add(uid)
             await self._write(key, {"metadata": {"annotations": OBSERVED}})
             if self._budgets:
@@ -90,6 +102,21 @@ class InstanceController:
             if _pod_news(pod) != (False, "", ""):
                 # a slow controller: its own write is no news, and the pod's came before it
                 self.queue.add(key)
+
+    async def _wait_for(self, key: Key, vmi: Object, claim: str) -> None:
+        """No pod before its claim is there; said once, as recorded (cases/kubevirt/faults.jsonl)."""
+        self._waiting[key[0], claim] = key
+        text = f"PVC {key[0]}/{claim} does not exist, waiting for it to appear"
+        if condition(vmi, "Synchronized").get("message") == text:
+            return
+        await announce(self._api, vmi, "FailedPvcNotFound", text)
+        said = {"status": "False", "message": text}
+        conditions = [
+            POD_GONE | {"message": "virt-launcher pod has not yet been scheduled"},
+            {"type": "PodScheduled", "reason": "Unschedulable", **said},
+            {"type": "Synchronized", "reason": "FailedPvcNotFound", **said},
+        ]
+        await self._write(key, {"status": {"phase": "Pending", "conditions": conditions}})
 
     async def _make_budget(self, key: Key, vmi: Object) -> None:
         budget = {
@@ -193,6 +220,12 @@ class InstanceController:
 
     async def _write(self, key: Key, change: Object) -> None:
         self._vmis.wrote(await self._api.patch(Ref(VMI, *key), change))
+
+
+def _claims(vmi: Object) -> list[str]:
+    """PersistentVolumeClaims that an instance names itself; those of its DataVolumes are made for it."""
+    volumes = vmi["spec"].get("volumes") or ()
+    return [v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v]
 
 
 def _scheduling(vmi: Object) -> list[dict[str, Any]]:
