@@ -126,7 +126,7 @@ def disturbed(operation: Operation, case: Case) -> Told:
     """Run one case."""
     print(f"{case.killed} ...", file=sys.stderr, flush=True)
     run_id = operation.start(DEPLOYMENT, batches=list(BATCHES), rate_per_s=RATE_PER_S)
-    until(lambda: begun(operation, run_id)[f"deploy {BATCHES[1]}"], bool, PATIENCE_S)
+    until(lambda: is_at_second(operation, run_id), bool, PATIENCE_S)
     time.sleep(10)
     began_s = time.monotonic()
     away_s = case.disturb(operation, run_id)
@@ -144,6 +144,13 @@ def disturbed(operation: Operation, case: Case) -> Told:
     )
     print(" | ".join(told), file=sys.stderr, flush=True)
     return told
+
+
+def is_at_second(operation: Operation, run_id: str) -> bool:
+    """Whether the run is at its second batch."""
+    state = operation.run(run_id)["state"]
+    assert state["type"] not in ENDED, state["message"]
+    return begun(operation, run_id)[f"deploy {BATCHES[1]}"] > 0
 
 
 def ended(operation: Operation, run_id: str) -> str:
