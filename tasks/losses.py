@@ -12,8 +12,8 @@ from tasks.requests import DELETED
 from tasks.stopping import missing_vms
 
 FIRST_LOOK_S = 20.0
-"""Of a machine that is deleted before it has an instance no watch of a storm tells: it is looked for, less and
-less often, wherever somebody else may be."""
+"""No watch of a storm tells of a machine that is deleted before it has an instance: it is looked for, less
+and less often, wherever somebody else may be."""
 
 
 async def look_for_lost(world: World, profile: Profile, batch: Batch, vanished: asyncio.Queue[int]) -> None:

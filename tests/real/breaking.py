@@ -19,6 +19,9 @@ from infra.testbed.state import CONTEXT, State
 
 ISSUER = "https://kubernetes.default.svc"
 ACCOUNT = "virtscale"
+DAY_S = 86_400
+CACHED_S = 10.0
+"""How long the API server goes on to believe a token that it has seen."""
 AWAY_S = 6.0
 """Longer than a profile's `limits.api_unavailable_s`."""
 
@@ -99,23 +102,42 @@ def account(testbed: State) -> str:
     return str(found["metadata"]["uid"])
 
 
-def token(testbed: State, uid: str, good_for_s: float) -> str:
-    """A token of that account; the API itself gives none for less than ten minutes."""
+def token(testbed: State, uid: str, bound_to: str = "") -> str:
+    """A token of that account for a day, or for as long as the Secret with this UID exists.
+
+    One that the API gives is good for ten minutes at least, and nobody knows when a storm has its middle.
+    """
     now = int(time.time())
-    who = {"namespace": "default", "serviceaccount": {"name": ACCOUNT, "uid": uid}}
+    who: dict[str, Any] = {"namespace": "default", "serviceaccount": {"name": ACCOUNT, "uid": uid}}
+    if bound_to:
+        who["secret"] = {"name": ACCOUNT, "uid": bound_to}
     claims = {
         "iss": ISSUER,
         "aud": [ISSUER],
         "sub": f"system:serviceaccount:default:{ACCOUNT}",
         "iat": now,
         "nbf": now,
-        "exp": now + int(good_for_s),
+        "exp": now + DAY_S,
         "kubernetes.io": who,
     }
     signed = ".".join(_encoded(json.dumps(part).encode()) for part in ({"alg": "RS256"}, claims))
     key = serialization.load_pem_private_key((testbed.pki / "sa.key").read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     return f"{signed}.{_encoded(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+def bind_tokens(testbed: State) -> str:
+    """A Secret for tokens to end with; its UID."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": ACCOUNT, "namespace": "default"}}
+    apply.apply(testbed, [secret])
+    _, found = apply.request(testbed, "GET", apply.object_path(secret))
+    return str(found["metadata"]["uid"])
+
+
+def end_tokens(testbed: State) -> None:
+    """From now on, and after the API server's cache at the latest, no token bound to it is believed."""
+    path = f"/api/v1/namespaces/default/secrets/{ACCOUNT}"
+    assert apply.request(testbed, "DELETE", path)[0] == 200
 
 
 def token_kubeconfig(testbed: State, folder: Path, server: str, first_token: str) -> tuple[Path, Path]:

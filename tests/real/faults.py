@@ -11,7 +11,6 @@ from tests.real.lab import Found, Lab
 from tests.real.proxy import Proxy, proxied
 from tests.real.storm import Spec
 
-DAY_S = 86_400.0
 CALM = {"brakes": {"active": False}}
 """Faults are looked at one by one; the brakes would stop most of these storms."""
 Storm = Callable[[Lab, Spec], Found]
@@ -102,15 +101,15 @@ def slow_loris(lab: Lab, spec: Spec) -> Found:
 
 
 def token_expires(lab: Lab, spec: Spec) -> Found:
-    """The API server believes a token for up to ten seconds longer; the file has a new one after that."""
+    """Its file has a new one when the API server's cache has certainly run out, and some seconds more."""
     paced = replace(spec, changes={**spec.changes, "boot": {"rate_per_s": spec.size / 40}})
-    uid = breaking.account(lab.testbed)
-    with _by_token(lab, lab.testbed.server, uid, 20.0) as (kubeconfig, tokens):
-        began_s = time.monotonic()
+    uid, bound_to = breaking.account(lab.testbed), breaking.bind_tokens(lab.testbed)
+    with _by_token(lab, lab.testbed.server, bound_to) as (kubeconfig, tokens):
 
         def rotate() -> None:
-            time.sleep(max(0.0, began_s + 34.0 - time.monotonic()))
-            tokens.write_text(breaking.token(lab.testbed, uid, DAY_S))
+            breaking.end_tokens(lab.testbed)
+            time.sleep(breaking.CACHED_S + 4.0)
+            tokens.write_text(breaking.token(lab.testbed, uid))
 
         return lab.storm(paced, rotate, kubeconfig)
 
@@ -170,7 +169,7 @@ FAULTS = {
         frozenset({"api_slow", "api_unavailable"}),
     ),
     "token-expires": Fault(
-        "the token runs out, its file has a new one seconds later",
+        "the token ends, its file has a new one 14 s later",
         token_expires,
         frozenset({"auth_expired"}),
         frozenset({"rate_missed", "watch_gap", "api_slow"}),
@@ -200,9 +199,8 @@ def _other_flags(lab: Lab, *flags: str) -> Iterator[None]:
 
 
 @contextmanager
-def _by_token(lab: Lab, server: str, uid: str = "", good_for_s: float = DAY_S) -> Iterator[tuple[Path, Path]]:
-    uid = uid or breaking.account(lab.testbed)
-    first = breaking.token(lab.testbed, uid, good_for_s)
+def _by_token(lab: Lab, server: str, bound_to: str = "") -> Iterator[tuple[Path, Path]]:
+    first = breaking.token(lab.testbed, breaking.account(lab.testbed), bound_to)
     yield breaking.token_kubeconfig(lab.testbed, lab.folder, server, first)
 
 
