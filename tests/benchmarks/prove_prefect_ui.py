@@ -118,6 +118,7 @@ def started(person: Person, faults: Path) -> str:
     deployment = person.operation.ask("GET", f"/deployments/name/{STUDY}")
     person.opens(f"deployments/deployment/{deployment['id']}/run", "Submit")
     person.fills("Profile", "study")
+    person.fills("Store", str(faults.with_name("store")))
     person.fills("Faults", str(faults))
     for change in (
         f"deploy.batches={list(BATCHES)}",
