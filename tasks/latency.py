@@ -8,6 +8,7 @@ the guests at work and goes on. Cells: `<tool>-s0` holds the set-up (and the vir
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from infra.errors import StageError, ToolOutputError
@@ -26,16 +27,22 @@ NOISE_GONE = "noise_gone: stress-ng was not running beside it"
 REBOOTED = "rebooted: the series is split here"
 LATE_SHARE = 0.5
 """A segment that takes longer than its time and this share of it, and a minute, is given up."""
+LOOKS_S = 60.0
+"""How long the last segment may be looked at and fetched before the tool is ended."""
 POLLS = 100
 """How often in the time of a segment is looked for one that is late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The tool at work in the guests: their boots, by VM; none of a long process may change."""
+    """The tool at work in the guests: their boots, by VM; none of a long process may change.
+
+    It is not ended before `until`: what comes after it does not depend on when somebody looked.
+    """
 
     plan: ToolPlan
     boots: dict[str, str]
+    until: datetime
 
     def cell(self, segment: int | None = None) -> Cell:
         """Of a segment (0: the set-up) or of the whole."""
@@ -60,6 +67,7 @@ async def latency_tool(world: World, profile: Profile, tool: LatencyTool) -> dic
     for segment in range(1, plan.segments + 1):
         if _stored(world, series, segment) is None:
             await _measure(world, series, segment)
+    await world.clock.sleep(max(0.0, (series.until - world.clock.wall()).total_seconds()))
     attempt = world.results.begin(series.cell())
     noise = [await _ended(world, vm, plan) for vm in series.boots]
     await remove_vms(world, profile, STAGE)
@@ -74,7 +82,7 @@ async def _begin(world: World, profile: Profile, plan: ToolPlan) -> Series:
     if set_up is not None and await are_up(world, profile):
         boots = await _at_work(world, plan)
         if boots == set_up.summary["boots"]:
-            return Series(plan, boots)
+            return Series(plan, boots, datetime.fromisoformat(set_up.summary["until"]))
     return await _set_up(world, profile, plan)
 
 
@@ -96,11 +104,13 @@ async def _set_up(world: World, profile: Profile, plan: ToolPlan) -> Series:
         first += next((i for i, commit in enumerate(stored) if commit is None), plan.segments)
     for vm in vm_names(world):
         await start(world, vm, plan, first)
-    series = Series(plan, await _at_work(world, plan))
+    lasts = timedelta(seconds=plan.segments * (plan.segment_s + GAP_S) + LOOKS_S)
+    series = Series(plan, await _at_work(world, plan), world.clock.wall() + lasts)
     missing = [vm for vm in vm_names(world) if vm not in series.boots]
     if missing:
         raise StageError(f"guest {missing[0]}: {plan.tool} did not start; is it installed in the image?")
     summary = {"stage": STAGE, "tool": plan.tool, "first": first, "boots": series.boots}
+    summary["until"] = series.until.isoformat()
     attempt.commit(summary, state=world.runtime.state())
     return series
 

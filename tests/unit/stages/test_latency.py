@@ -99,11 +99,19 @@ def test_a_run_that_was_killed_stores_the_same_as_one_that_was_not(
     monkeypatch.undo()
     with open_virtual() as world:
         measure(world, tool)
-        killed = stored(world)
+        killed, ended_at = stored(world), ended(world, tool)
     (tmp_path / "store").rename(tmp_path / "killed")
     with open_virtual() as world:
         measure(world, tool)
         assert stored(world) == killed
+        assert ended(world, tool) == ended_at
+
+
+def ended(world: World, tool: LatencyTool) -> str:
+    """When the tool was done, on the world's clock: what comes next begins there."""
+    commit = world.results.last_complete(Cell("latency", tool))
+    assert commit
+    return str(commit.summary["ended_at"])
 
 
 def delete_vms(world: World) -> None:
