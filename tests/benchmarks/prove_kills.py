@@ -29,9 +29,16 @@ def command(store: Path, profile: str) -> list[str]:
 
 
 def run_whole(store: Path, profile: str) -> float:
-    """Run to the end; returns the seconds it took."""
+    """Run to the end; returns the seconds it took.
+
+    Raises:
+        subprocess.CalledProcessError: it did not get there; what it said has been printed.
+    """
     began = time.monotonic()
-    subprocess.run(command(store, profile), check=True, capture_output=True)
+    done = subprocess.run(command(store, profile), capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stderr, file=sys.stderr)
+        done.check_returncode()
     return time.monotonic() - began
 
 
