@@ -60,7 +60,7 @@ class Lab(NamedTuple):
         process, result = self.begin(spec, kubeconfig)
         try:
             if fault is not None:
-                self.await_instances(spec, process)
+                self.await_middle(spec, process, storms.released_mark(result))
                 fault()
             process.wait(END_S)
         finally:
@@ -73,6 +73,7 @@ class Lab(NamedTuple):
         """Start the process of a storm; where it will write its result."""
         asked, result = self.folder / f"{spec.run_id}.spec", self.folder / f"{spec.run_id}.result"
         result.unlink(missing_ok=True)
+        storms.released_mark(result).unlink(missing_ok=True)
         storms.write(spec, asked)
         environ = {**environment(self.testbed), "VIRTSCALE_STATE": str(self.folder / "state")}
         if kubeconfig is not None:
@@ -81,10 +82,10 @@ class Lab(NamedTuple):
         with (self.folder / f"{spec.run_id}.log").open("w") as log:
             return subprocess.Popen(command, env=environ, stdout=log, stderr=log), result
 
-    def await_instances(self, spec: Spec, process: subprocess.Popen[bytes]) -> None:
-        """Wait until the storm is in its middle."""
+    def await_middle(self, spec: Spec, process: subprocess.Popen[bytes], released: Path) -> None:
+        """Wait until the storm is in its middle; before its release, what an earlier one left is stopped."""
         until_s = time.monotonic() + BEGIN_S
-        while self.instances(spec) < spec.size * MIDDLE:
+        while not released.exists() or self.instances(spec) < spec.size * MIDDLE:
             assert process.poll() is None, (self.folder / f"{spec.run_id}.log").read_text()[-2000:]
             assert time.monotonic() < until_s, f"{self.instances(spec)} instances after {BEGIN_S} s"
             time.sleep(POLL_S)

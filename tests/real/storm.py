@@ -59,7 +59,7 @@ class Spec:
 def run(spec: Spec, result: Path) -> None:
     """All storms in one world; the result is written after each."""
     released: list[int] = []
-    with _noted(released), _disturbed(spec), open_world(_world(spec)) as world:
+    with _noted(released, released_mark(result)), _disturbed(spec), open_world(_world(spec)) as world:
         storms: list[dict[str, Any]] = []
         for repeat in range(spec.first, spec.first + spec.storms):
             storms.append(_storm(world, spec, repeat))
@@ -96,13 +96,14 @@ def left_of_it(world: World) -> dict[str, Any]:
 
 
 @contextmanager
-def _noted(released: list[int]) -> Iterator[None]:
+def _noted(released: list[int], mark: Path) -> Iterator[None]:
     release = Batch.release
 
     def noted(self: Batch, clock: Clock) -> None:
         release(self, clock)
         if self.stage == "boot":
             released.append(self.released_ns)
+            mark.touch()
 
     with patch.object(Batch, "release", noted):
         yield
@@ -130,6 +131,11 @@ def _disturbed(spec: Spec) -> Iterator[None]:
         patch.object(Batch, "release", noted),
     ):
         yield
+
+
+def released_mark(result: Path) -> Path:
+    """A file that is there once a storm has been released."""
+    return result.with_suffix(".released")
 
 
 def write(spec: Spec, file: Path) -> None:
