@@ -6,14 +6,25 @@ from infra.world import World
 from tasks.ownership import find, is_lent
 from tasks.profile import Profile
 from tasks.requests import resent
-from tasks.rights import Right, rights_of
+from tasks.rights import STAGES, Right, rights_of
 
 
 async def denied(world: World, profile: Profile) -> tuple[list[Right], int]:
-    """The rights of the profile's stages that are missing, and how many were asked for."""
+    """The rights of the profile's stages that are missing, and how many were asked for.
+
+    Those of other stages are asked for as well: a question takes its time, and a stage that is measured alone
+    is to find the same virtual cluster as in a study.
+    """
     own = not await are_lent(world, profile)
     wanted = rights_of(profile.stages, profile, own_namespaces=own)
-    return [right for right in wanted if not await _allowed(world, right)], len(wanted)
+    asked = dict.fromkeys(map(_question, rights_of(STAGES, profile, own_namespaces=own)))
+    missing = {right for right in asked if not await _allowed(world, right)}
+    return [right for right in wanted if _question(right) in missing], len(wanted)
+
+
+def _question(right: Right) -> Right:
+    """What the API server is asked: not how much it matters."""
+    return right._replace(optional=False, own=False, unseen="")
 
 
 async def are_lent(world: World, profile: Profile) -> bool:
