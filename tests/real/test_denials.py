@@ -21,7 +21,6 @@ from tests.unit.stages.conftest import profile_of, rows
 pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
 RUN = "denied"
 VMS = f"{RUN}-vms"
-POLICY = "no-second-vm"
 SAID = "the platform team allows no VM number 1"
 
 
@@ -46,9 +45,12 @@ def world(controlled: State, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @contextmanager
-def ruled(testbed: State, expression: str) -> Iterator[None]:
-    """VirtualMachines of the run have to satisfy this, which takes effect before the block begins."""
-    for manifest, plural in zip(policy(expression), PLURALS, strict=True):
+def ruled(testbed: State, name: str, expression: str) -> Iterator[None]:
+    """VirtualMachines of the run have to satisfy this, which takes effect before the block begins.
+
+    A policy that was deleted goes on for a while: each has a name of its own.
+    """
+    for manifest, plural in zip(policy(name, expression), PLURALS, strict=True):
         status, answer = apply.request(testbed, "POST", f"{ADMISSION}/{plural}", manifest)
         assert status == 201, answer
     forbidden = virtual_machine("tried", VMS)
@@ -56,12 +58,13 @@ def ruled(testbed: State, expression: str) -> Iterator[None]:
     path = f"/apis/kubevirt.io/v1/namespaces/{VMS}/virtualmachines?dryRun=All"
     try:
         apply.wait_until(
-            lambda: apply.request(testbed, "POST", path, forbidden)[0] == 422, "the policy is not in force"
+            lambda: f"'{name}'" in str(apply.request(testbed, "POST", path, forbidden)[1]),
+            "the policy is not in force",
         )
         yield
     finally:
         for plural in PLURALS:
-            apply.request(testbed, "DELETE", f"{ADMISSION}/{plural}/{POLICY}")
+            apply.request(testbed, "DELETE", f"{ADMISSION}/{plural}/{name}")
 
 
 def quota(testbed: State, vms: int) -> None:
@@ -74,9 +77,9 @@ def quota(testbed: State, vms: int) -> None:
     apply.apply_status(testbed, {**manifest, "status": {"hard": hard, "used": used}})
 
 
-def policy(expression: str) -> list[dict[str, Any]]:
+def policy(name: str, expression: str) -> list[dict[str, Any]]:
     """A ValidatingAdmissionPolicy on VirtualMachines, and its binding."""
-    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": POLICY}}
+    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
     rule = {
         "apiGroups": ["kubevirt.io"], "apiVersions": ["v1"], "operations": ["CREATE"],
         "resources": ["virtualmachines"],
@@ -86,7 +89,7 @@ def policy(expression: str) -> list[dict[str, Any]]:
         "matchConstraints": {"resourceRules": [rule]},
         "validations": [{"expression": expression, "message": SAID}],
     }
-    bound = {"policyName": POLICY, "validationActions": ["Deny"]}
+    bound = {"policyName": name, "validationActions": ["Deny"]}
     return [
         {**group, "kind": "ValidatingAdmissionPolicy", "spec": spec},
         {**group, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound},
@@ -101,14 +104,17 @@ def test_vms_that_rules_of_the_cluster_deny_fail_in_the_servers_words(
     world: World, controlled: State
 ) -> None:
     quota(controlled, 2 + 1)
-    with ruled(controlled, NO_SECOND):
+    with ruled(controlled, "no-second-vm", NO_SECOND):
         world.run(deploy_batch(world, profile(), 4))
     vms = {row["vm"]: row for row in rows(world, "vm_deploys")}
     assert len(vms) == 4
     failed = {name: row["detail"] for name, row in vms.items() if row["state"] != "ok"}
     by_policy = failed.pop(f"{RUN}-d4-0001")
     assert f"create VirtualMachine {RUN}-d4-0001: 422 " in by_policy
-    assert f"ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' denied request: {SAID}" in by_policy
+    assert (
+        f"ValidatingAdmissionPolicy 'no-second-vm' with binding 'no-second-vm' denied request: {SAID}"
+        in by_policy
+    )
     assert all("is forbidden: exceeded quota: few" in detail for detail in failed.values())
     assert all(f"create VirtualMachine {name}: 403 " in detail for name, detail in failed.items())
     (batch,) = (row for row in rows(world, "batches") if row["stage"] == "deploy")
@@ -118,7 +124,7 @@ def test_vms_that_rules_of_the_cluster_deny_fail_in_the_servers_words(
 
 
 def test_preflight_refuses_what_a_policy_denies_in_its_words(world: World, controlled: State) -> None:
-    with ruled(controlled, NONE_AT_ALL), pytest.raises(InvalidRun) as refused:
+    with ruled(controlled, "no-vm", NONE_AT_ALL), pytest.raises(InvalidRun) as refused:
         world.run(preflight(world, profile()))
     assert str(refused.value).startswith(
         "cluster testbed: dry run of VirtualMachine: accepted, create Virtual"
