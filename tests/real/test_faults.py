@@ -1,4 +1,4 @@
-"""A slice of `make prove-api`: small storms in which the API server is killed, or watches are cut."""
+"""A slice of `make prove-api`: a small storm in which the API server is killed."""
 
 from collections.abc import Iterator
 from dataclasses import replace
