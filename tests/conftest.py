@@ -3,6 +3,13 @@
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure: no test is about time.
+settings.register_profile(
+    "virtscale", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("virtscale")
 
 LEAKING = ("PREFECT_", "AWS_", "KUBE", "VIRTSCALE_", "PYTEST_PLUGINS")
 MEANT_FOR_TESTS = ("VIRTSCALE_TEST_", "VIRTSCALE_CRD_SCHEMAS")
