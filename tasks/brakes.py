@@ -6,12 +6,12 @@ What was begun by then goes on and is cleaned up as ever; what was not is never 
 
 import asyncio
 from collections import deque
-from math import ceil
 
 from infra.errors import StageError
+from tasks.analysis.percentiles import nearest_rank
+from tasks.batch import NS
 from tasks.thresholds import Brakes
 
-NS = 1e9
 WINDOW_S = 5.0
 """Answers of so long are looked at together."""
 FEWEST = 10
@@ -93,10 +93,14 @@ class Brake:
             self._answers.popleft()
         limit_ns = self._limits.api_p99_s * NS
         kept = [ns - left_ns for left_ns in self._left_ns.values() if ns - left_ns > limit_ns]
-        took = sorted([*(took_ns for _, took_ns in self._answers), *kept])
-        p99_ns = took[ceil(0.99 * len(took)) - 1] if len(took) >= FEWEST else 0
-        if p99_ns > limit_ns:
+        took = [*(took_ns for _, took_ns in self._answers), *kept]
+        p99_ns = nearest_rank(took, 99) if len(took) >= FEWEST else None
+        if p99_ns is not None and p99_ns > limit_ns:
             self._pull(f"the API's p99 is {p99_ns / NS:.1f} s (limit {self._limits.api_p99_s:g} s)")
+
+    def blind(self, why: str) -> None:
+        """What is looked at cannot be seen: harm would go on unnoticed."""
+        self._pull(f"harm to others could not be seen: {why}")
 
     def _pull(self, why: str) -> None:
         if not self.pulled.done():

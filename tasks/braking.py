@@ -9,14 +9,14 @@ from infra.clock import Clock
 from infra.cluster.kinds import NODE, VMI
 from infra.cluster.port import Object, Scope, WatchBatch
 from infra.cluster.reflector import Listed, Notice, Reflector
-from infra.errors import Forbidden, NotFound
+from infra.errors import ClusterError, Forbidden, NotFound
 from infra.manifests import RUN_LABEL
 from infra.world import World
+from tasks.batch import NS
 from tasks.brakes import Brake
 from tasks.nodes import is_ready
 from tasks.thresholds import Brakes
 
-NS = 1e9
 LOOK_S = 1.0
 SYNC_LIMIT_S = 30.0
 POLL_S = 0.05
@@ -35,12 +35,14 @@ async def braking(world: World, limits: Brakes) -> AsyncIterator[Brake]:
         _Watch(Scope(NODE), lambda nodes, _: _nodes(brake, nodes)),
         _Watch(Scope(VMI, labels=f"{RUN_LABEL}!={world.run_id}"), lambda *found: _strangers(brake, *found)),
     ]
-    works = [_look(world.clock, brake), *(_follow(world, watch) for watch in watches)]
+    works = [_look(world.clock, brake), *(_follow(world, watch, brake) for watch in watches)]
     tasks = [asyncio.create_task(work, name="brake") for work in works]
     try:
         until_ns = world.clock.now_ns() + SYNC_LIMIT_S * NS
         while not all(watch.is_synced for watch in watches) and world.clock.now_ns() < until_ns:
             await world.clock.sleep(POLL_S)
+        if unseen := [watch.scope.kind.kind for watch in watches if not watch.is_synced]:
+            brake.blind(f"no list of {' and '.join(unseen)} within {SYNC_LIMIT_S:g} s")
         yield brake
     finally:
         for task in tasks:
@@ -69,12 +71,15 @@ class _Watch:
             self.told([(what, obj) for what, obj in notice.events if what != "BOOKMARK"], False)
 
 
-async def _follow(world: World, watch: _Watch) -> None:
+async def _follow(world: World, watch: _Watch, brake: Brake) -> None:
     """Without the right to look, or where there is no such kind, nothing is seen; preflight says so."""
     try:
         await Reflector(world.cluster, watch.scope, world.clock).follow(watch.take)
     except (Forbidden, NotFound):
         watch.is_synced = True
+    except ClusterError as error:
+        watch.is_synced = True
+        brake.blind(str(error))
 
 
 async def _look(clock: Clock, brake: Brake) -> None:

@@ -47,8 +47,8 @@ class Reading(NamedTuple):
     """
 
     value: float | None
-    limit: float | None = None
-    error: float | None = 0.0
+    limit: float | None
+    error: float | None
 
 
 Readings = Mapping[Unit, Reading]
@@ -241,7 +241,7 @@ def _bound(before: Sequence[Reading], now: Sequence[Reading]) -> float | None:
     beyond_before, beyond_now = (any(not each.value for each in side) for side in (before, now))
     if beyond_before == beyond_now:
         return None
-    ends = [_mean([Reading(each.value or each.limit) for each in side]) for side in (before, now)]
+    ends = [_mean([Reading(each.value or each.limit, None, None) for each in side]) for side in (before, now)]
     return None if ends[0] is None or ends[1] is None else ends[1] / ends[0] - 1
 
 

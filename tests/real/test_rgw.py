@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -20,14 +19,12 @@ from infra.results.commits import read_commits
 from infra.results.manifest import read_manifest
 from infra.results.open import open_store
 from infra.results.read import scan
-from infra.results.s3_client import connect
 from infra.rgw import daemons
 from infra.rgw.configuration import Gateway
-from infra.settings import s3
 from tasks.profile import load_profile
 from tasks.records import TABLES
 from tasks.run import RunRequest
-from tests.real.rgw import bucket, gateway
+from tests.real.rgw import bucket, fresh_bucket, gateway, running
 from tests.store.contract import MakeStore, ObjectStoreContract, ResultsContract
 
 __all__ = ["bucket", "gateway"]
@@ -186,22 +183,13 @@ def test_ctrl_c_while_stages_go_side_by_side_leaves_nothing_behind_and_the_run_g
 @pytest.fixture(scope="module")
 def trusted() -> Iterator[Gateway]:
     """A gateway that answers by https."""
-    with TemporaryDirectory(prefix="rgw-") as name:
-        running = daemons.up(Gateway(Path(name) / "g", 0, tls=True))
-        try:
-            yield running
-        finally:
-            daemons.down(running.folder, wipe=True)
+    with running(tls=True) as up:
+        yield up
 
 
 @pytest.fixture
 def tls_bucket(trusted: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A bucket of it; the environment leads to it, the CA included."""
-    for name, value in {**trusted.environment(), "VIRTSCALE_STATE": str(tmp_path / "state")}.items():
-        monkeypatch.setenv(name, value)
-    made = f"bucket-{secrets.token_hex(4)}"
-    connect(s3()).create_bucket(Bucket=made)
-    return made
+    return fresh_bucket(trusted, tmp_path, monkeypatch)
 
 
 LAZY = """

@@ -26,7 +26,7 @@ def readings(
     """A linear stage; everything that varies is the batch's: its VMs are slow together."""
     random = Random(seed)
     return {
-        (n, r): Reading((2 + 0.4 * n) * factor * exp(random.gauss(0, noise)), LIMIT_S)
+        (n, r): Reading((2 + 0.4 * n) * factor * exp(random.gauss(0, noise)), LIMIT_S, 0.0)
         for r in range(1, repeats + 1)
         for n in sizes
     }
@@ -39,7 +39,7 @@ def one(baseline: Mapping[Unit, Reading], run: Mapping[Unit, Reading], metric: M
 
 def values(*times: float | None, limit: float | None = LIMIT_S) -> dict[Unit, Reading]:
     """One repeat of 10, 20, 40 ... VMs."""
-    return {(10 * 2**i, 1): Reading(time, limit) for i, time in enumerate(times)}
+    return {(10 * 2**i, 1): Reading(time, limit, 0.0) for i, time in enumerate(times)}
 
 
 def test_a_slower_run_is_a_regression_and_the_quicker_one_an_improvement() -> None:
@@ -79,7 +79,10 @@ def test_only_what_both_measured_is_compared() -> None:
     found = one(readings(1), readings(2, repeats=2, sizes=(20, 40, 160)))
     assert [(size.size, size.pairs) for size in found.sizes] == [(20, 2), (40, 2)]
     assert compare({TIME: values(1.0)}, {IOPS: values(1.0)}, RULES) == []
-    assert compare({TIME: {(1, 1): Reading(1.0)}}, {TIME: {(2, 1): Reading(1.0)}}, RULES) == []
+    assert (
+        compare({TIME: {(1, 1): Reading(1.0, None, 0.0)}}, {TIME: {(2, 1): Reading(1.0, None, 0.0)}}, RULES)
+        == []
+    )
 
 
 def test_equal_runs_without_any_spread_are_the_same() -> None:

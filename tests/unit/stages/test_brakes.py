@@ -1,18 +1,19 @@
 """No more of a batch is issued when it does harm to others; what was begun goes on."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.cluster.kinds import NODE, VM, VMI
-from infra.cluster.port import Object, Ref, Scope
-from infra.errors import StageError
+from infra.cluster.port import Cluster, Object, ObjectList, Ref, Scope
+from infra.errors import ClusterError, Expired, StageError
 from infra.world import World
 from tasks.boot_storm import boot_batch
 from tasks.brakes import Brake, Braked
-from tasks.braking import _is_failing
+from tasks.braking import _is_failing, braking
 from tasks.deploy import deploy_batch
 from tasks.profile import Profile
 from tasks.thresholds import Brakes
@@ -66,6 +67,36 @@ def test_they_are_on_wherever_somebody_else_may_be() -> None:
         False, True, True, True,
     ]  # fmt: skip
     assert Brakes(active=True).are_on("virtual")
+
+
+class Unseen:
+    """A cluster that does not tell of its nodes."""
+
+    def __init__(self, cluster: Cluster, error: ClusterError) -> None:
+        self._cluster, self._error = cluster, error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    async def list(self, scope: Scope, **page: Any) -> ObjectList:
+        if scope.kind is NODE:
+            raise self._error
+        return await self._cluster.list(scope, **page)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(Expired("Unauthorized"), "no list of Node within 30 s"), (ClusterError("nonsense"), "nonsense")],
+)
+def test_a_brake_that_cannot_see_is_pulled(open_virtual: OpenWorld, error: ClusterError, why: str) -> None:
+    async def pulled(world: World) -> str:
+        async with braking(world, Brakes(active=True)) as brake:
+            return brake.why
+
+    with open_virtual() as world:
+        assert world.run(pulled(world)) == ""
+        blind = replace(world, cluster=Unseen(world.cluster, error))
+        assert world.run(pulled(blind)) == f"harm to others could not be seen: {why}"
 
 
 PACED = {"batches": [20], "rate_per_s": 2.0}

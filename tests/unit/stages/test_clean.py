@@ -66,13 +66,15 @@ def test_a_known_uid_is_ours_without_the_nonce_and_only_with_the_label(open_virt
         assert not is_ours(world, ledger, VM, reborn)
 
 
-def test_what_a_killed_attempt_created_is_found_by_its_intent(open_virtual: OpenWorld) -> None:
-    async def killed(world: World) -> None:
-        attempt = world.results.begin(Cell("deploy", "1"))
-        await ensure_golden_image(world, PROFILE, attempt)
-        intend(world, attempt, [Ref(VM, PROFILE.namespace, "t1-d1-0000")])
-        await world.cluster.create(vm("t1-d1-0000", mark_of(world, "deploy")))
+async def killed(world: World) -> None:
+    """An attempt that ends between its VM and its commit."""
+    attempt = world.results.begin(Cell("deploy", "1"))
+    await ensure_golden_image(world, PROFILE, attempt)
+    intend(world, attempt, [Ref(VM, PROFILE.namespace, "t1-d1-0000")])
+    await world.cluster.create(vm("t1-d1-0000", mark_of(world, "deploy")))
 
+
+def test_what_a_killed_attempt_created_is_found_by_its_intent(open_virtual: OpenWorld) -> None:
     with open_virtual() as world:
         world.run(killed(world))
         world.results.close()
@@ -84,12 +86,6 @@ def test_what_a_killed_attempt_created_is_found_by_its_intent(open_virtual: Open
 
 
 def test_without_the_runs_secret_nothing_is_deleted_and_the_ledger_is_blamed(open_virtual: OpenWorld) -> None:
-    async def killed(world: World) -> None:
-        attempt = world.results.begin(Cell("deploy", "1"))
-        await ensure_golden_image(world, PROFILE, attempt)
-        intend(world, attempt, [Ref(VM, PROFILE.namespace, "t1-d1-0000")])
-        await world.cluster.create(vm("t1-d1-0000", mark_of(world, "deploy")))
-
     with open_virtual() as world:
         world.run(killed(world))
         world.results.close()

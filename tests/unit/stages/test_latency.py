@@ -166,9 +166,8 @@ def test_after_a_reboot_a_long_process_begins_again_and_its_old_copies_do_not_co
     assert all(row["state"] == "ok" and row["coverage"] > 0.98 for row in runs)
 
 
-def test_a_long_process_that_is_gone_leaves_rows_that_say_why(
-    open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def stop_in_segment_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool of one VM is gone in the second segment."""
     measured = tasks.latency._measure
 
     async def stopped_in_2(world: World, series: Any, segment: int) -> None:
@@ -177,6 +176,12 @@ def test_a_long_process_that_is_gone_leaves_rows_that_say_why(
         await measured(world, series, segment)
 
     monkeypatch.setattr(tasks.latency, "_measure", stopped_in_2)
+
+
+def test_a_long_process_that_is_gone_leaves_rows_that_say_why(
+    open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_in_segment_2(monkeypatch)
     with open_virtual() as world:
         summary = measure(world, "l2reflect")
         lost = [row for row in rows(world, "latency_runs") if row["state"] != "ok"]
@@ -206,14 +211,7 @@ def test_a_segment_without_its_noise_says_so(
 def test_a_tool_that_is_gone_leaves_rows_that_say_why(
     open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = tasks.latency._measure
-
-    async def stopped_in_2(world: World, series: Any, segment: int) -> None:
-        if segment == 2:
-            await world.guests.run(f"{RUN}-l-0001", f"systemctl stop {series.plan.unit}", 60)
-        await measured(world, series, segment)
-
-    monkeypatch.setattr(tasks.latency, "_measure", stopped_in_2)
+    stop_in_segment_2(monkeypatch)
     with open_virtual() as world:
         summary = measure(world, "jitterdebugger")
         lost = [row for row in rows(world, "latency_runs") if row["state"] != "ok"]
