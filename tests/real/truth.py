@@ -82,16 +82,17 @@ def facts(log: Path) -> list[Fact]:
 
 
 def first_facts(log: Iterable[Fact], since_ns: int) -> dict[tuple[str, str], Fact]:
-    """When each step of each VM first became true after `since_ns`: between first try and first answer."""
+    """When each step of each VM first became true after `since_ns`: between first try and first answer.
+
+    Lines are in the order of answers: a request that was sent first may be answered last.
+    """
     found: dict[tuple[str, str], Fact] = {}
     for fact in log:
-        if fact.sent_ns < since_ns:
-            continue
-        known = found.get((fact.vm, fact.step))
-        if known is None:
-            found[fact.vm, fact.step] = fact
-        elif known.done_ns is None:
-            found[fact.vm, fact.step] = known._replace(done_ns=fact.done_ns)
+        if fact.sent_ns >= since_ns:
+            known = found.setdefault((fact.vm, fact.step), fact)
+            answers = [each.done_ns for each in (known, fact) if each.done_ns is not None]
+            sent_ns = min(known.sent_ns, fact.sent_ns)
+            found[fact.vm, fact.step] = known._replace(sent_ns=sent_ns, done_ns=min(answers, default=None))
     return found
 
 
