@@ -7,6 +7,7 @@ the environment, and nothing happens at import.
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from infra.errors import ProfileError
 
@@ -37,6 +38,13 @@ def api_connections() -> int:
         ProfileError: the value is not a positive whole number.
     """
     return _whole_number("VIRTSCALE_API_CONNECTIONS", DEFAULT_API_CONNECTIONS)
+
+
+def is_own_cluster(server: str) -> bool:
+    """Whether this process runs in a pod of the cluster whose API server is at the address `server`."""
+    own, host = os.environ.get("KUBERNETES_SERVICE_HOST", ""), urlsplit(server).hostname or ""
+    service = "kubernetes.default.svc.cluster.local"
+    return bool(own) and (host == own or f"{service}.".startswith(f"{host}."))
 
 
 def kubeconfig() -> str:

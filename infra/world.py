@@ -8,7 +8,7 @@ the newest commit of its lineage: the run's preparations and the stage's own bat
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -32,6 +32,7 @@ from infra.results.manifest import nonce_of
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Results
 from infra.results.run_results import open_results
+from infra.settings import is_own_cluster
 
 if TYPE_CHECKING:
     from infra.cluster.real.adapter import KubernetesCluster
@@ -235,10 +236,10 @@ def _live(spec: WorldSpec) -> Iterator[World]:
 
 @contextmanager
 def _live_guests(spec: WorldSpec, cluster: "KubernetesCluster", runner: asyncio.Runner) -> Iterator[Guests]:
-    settings = spec.guests
-    if settings is None:
+    if spec.guests is None:
         yield NoGuests()
         return
+    settings = replace(spec.guests, in_pod=is_own_cluster(cluster.server))
     from infra.guests.ssh.adapter import SshGuests
 
     async def find(vm: str) -> str:

@@ -253,12 +253,13 @@ async def _real_time(world: World, profile: Profile) -> list[Finding]:
 
 
 async def _guests(world: World, profile: Profile) -> list[Finding]:
-    """The prober's own machine has room for the largest storm."""
+    """The prober's own machine has room for the largest storm, and a way there."""
     guests, vms = world.guests, largest_batch(profile)
     if not guests.steps:
         return [Finding("guests", "skipped", f"{guests.path}: boot storms end at Running")]
     try:
         guests.check_room(vms)
+        await guests.reach()
     except InvalidRun as error:
         return [
             Finding("guests", "failed", str(error), f"room for {vms}", "see docs/guides/guests-over-ssh.md")

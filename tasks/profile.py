@@ -39,6 +39,8 @@ STAGES: tuple[StageName, ...] = (
 )
 """Every stage that this version runs, in the order of a study."""
 
+JUMP = r"^(([^@\s,]+@)?[A-Za-z0-9]([-\w.]*\w)?(:\d{1,5})?)?$"
+
 LatencyTool = Literal["jitterdebugger", "cyclictest", "oslat", "l2reflect"]
 STUDY_SIZES: Sizes = (100, 200, 400, 800, 1600, 3200, 6000)
 
@@ -77,6 +79,12 @@ class Guests(Section):
     gateway: str = Field("", description="default gateway of that network; left out: none")
     nic: str = Field("enp1s0", description="what the guest calls the NIC that gets the address")
     port: int = Field(22, ge=1, le=65535, description="of the guests' sshd")
+    jump: str = Field(
+        "", pattern=JUMP, description="[user@]host[:port] of a jump host, as ssh knows it; left out: none"
+    )
+    jump_channels: int = Field(
+        250, ge=1, le=10_000, description="guests on one connection to the jump host, at most"
+    )
     command_timeout_s: Seconds = Field(60, description="longest wait for a command of our own, seconds")
 
     @model_validator(mode="after")

@@ -34,6 +34,9 @@ class NoGuests:
     def check_room(self, vms: int) -> None:
         """Nobody is probed."""
 
+    async def reach(self) -> None:
+        """Nobody is reached."""
+
     def reason(self, vm: str) -> str | None:
         """Not known."""
         return None

@@ -54,6 +54,10 @@ class Guests(Protocol):
         """Raise InvalidRun when so many guests cannot be probed from here."""
         ...
 
+    async def reach(self) -> None:
+        """Raise InvalidRun when no guest at all can be reached from here."""
+        ...
+
     def reason(self, vm: str) -> str | None:
         """Why a guest of the last storm did not show every step, as the prober saw it; None: not known."""
         ...

@@ -67,6 +67,9 @@ class VirtualGuests:
     def check_room(self, vms: int) -> None:
         """Any number can be probed."""
 
+    async def reach(self) -> None:
+        """The model is in this process."""
+
     def reason(self, vm: str) -> str | None:
         """The model of the prober does not say."""
         return None

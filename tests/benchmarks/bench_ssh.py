@@ -1,7 +1,7 @@
 """The prober against thousands of SSH end points that come up over a minute: how far off it can be.
 
-`python -m tests.benchmarks.bench_ssh [END_POINTS [SECONDS]]`, 6,000 over 60 s by default. The prober has one
-core for itself, the end points (one process) another.
+`python -m tests.benchmarks.bench_ssh [END_POINTS [SECONDS [JUMP_HOST]]]`, 6,000 over 60 s by default. The
+prober has one core for itself, the end points (one process) another.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,15 +135,22 @@ def say(process: "subprocess.Popen[str]", line: str) -> None:
     process.stdin.flush()
 
 
-def storm(plan: list[EndPoint], folder: Path, timeout_s: float, core: list[int] | None = None) -> Storm:
+def storm(
+    plan: list[EndPoint], guests: Callable[[], SshGuests], timeout_s: float, core: list[int] | None = None
+) -> Storm:
     """Let the end points come up, and probe them until all have answered that will, or time is over."""
     with endpoints(plan) as process:
         if core:
             os.sched_setaffinity(0, core)
-        found = asyncio.run(_probe(plan, folder, timeout_s, process))
+        found = asyncio.run(_probe(plan, guests(), timeout_s, process))
         say(process, "end")
         assert process.stdout
         return Storm(plan, found[0], json.loads(process.stdout.readline()), *found[1:])
+
+
+def prober(folder: Path, jump: str = "") -> SshGuests:
+    """Guests at this port, reached directly or through a jump host."""
+    return SshGuests(SshSettings(port=PORT, jump=jump), folder, _no_address)
 
 
 async def _no_address(vm: str) -> str:
@@ -151,9 +158,8 @@ async def _no_address(vm: str) -> str:
 
 
 async def _probe(
-    plan: list[EndPoint], folder: Path, timeout_s: float, process: "subprocess.Popen[str]"
+    plan: list[EndPoint], guests: SshGuests, timeout_s: float, process: "subprocess.Popen[str]"
 ) -> tuple[dict[tuple[str, str], Answer], dict[str, str | None], float, float]:
-    guests = SshGuests(SshSettings(port=PORT), folder, _no_address)
     answers: dict[tuple[str, str], Answer] = {}
     wanted = sum(STEPS_OF[point["kind"]] for point in plan)
     cpu, began = time.process_time(), time.monotonic()
@@ -186,12 +192,13 @@ def percentile(values: list[float], q: float) -> float:
 def main() -> int:
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 6000
     over_s = float(sys.argv[2]) if len(sys.argv) > 2 else 60.0
+    jump = sys.argv[3] if len(sys.argv) > 3 else ""
     kinds = {kind: max(1, round(count * n / 6000)) for kind, count in MISBEHAVING.items()}
     cores = sorted(os.sched_getaffinity(0))
     plan = plan_of(n, over_s, kinds)
     with tempfile.TemporaryDirectory() as folder:
         os.sched_setaffinity(0, cores[1:] or cores)
-        found = storm(plan, Path(folder), over_s + 60, cores[:1])
+        found = storm(plan, lambda: prober(Path(folder), jump), over_s + 60, cores[:1])
     print(f"{n} end points over {over_s:g} s, of them {kinds}")
     print(
         f"prober: {found.cpu_s:.1f} CPU-s in {found.wall_s:.1f} s on one core, load {os.getloadavg()[0]:.1f}"

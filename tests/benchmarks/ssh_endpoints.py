@@ -59,6 +59,7 @@ class EndPoints:
     def __init__(self, plan: list[EndPoint], port: int) -> None:
         self.truths: dict[str, Truth] = {point["vm"]: {} for point in plan}
         self._plan, self._port = plan, port
+        self._listening: list[socket.socket] = []
         self._kept: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._options = asyncssh.SSHServerConnectionOptions(
@@ -77,16 +78,24 @@ class EndPoints:
                 await asyncio.sleep(wait_s)
             self._listen(point)
 
+    def close(self) -> None:
+        """Nobody listens any more."""
+        for sock in self._listening:
+            asyncio.get_running_loop().remove_reader(sock)
+        for sock in (*self._listening, *self._kept):
+            sock.close()
+
     def _listen(self, point: EndPoint) -> None:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setblocking(False)
         sock.bind((point["address"], self._port))
-        self._kept.append(sock)
         if point["kind"] == "filtered":
+            self._kept.append(sock)
             sock.listen(0)
             self._fill(point["address"])
             return
+        self._listening.append(sock)
         sock.listen(16)
         self.truths[point["vm"]]["listening"] = time.monotonic_ns()
         asyncio.get_running_loop().add_reader(sock, self._accept, sock, point)
@@ -106,8 +115,7 @@ class EndPoints:
             return
         sock.setblocking(False)
         kind = point["kind"]
-        if kind in ("silent", "wrong", "disconnects"):
-            self._kept.append(sock)
+        self._kept.append(sock)
         if kind == "wrong":
             sock.send(b"220 mail.example ESMTP\r\n")
         elif kind == "disconnects":

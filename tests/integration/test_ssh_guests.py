@@ -16,7 +16,7 @@ from infra.guests.port import Target
 from infra.guests.ssh.adapter import SshGuests
 from infra.guests.ssh.keys import public_line
 from infra.guests.ssh.settings import SshSettings
-from tests.benchmarks.bench_ssh import OWN, PORT, STEPS_OF, Storm, endpoints, plan_of, say, storm
+from tests.benchmarks.bench_ssh import OWN, PORT, STEPS_OF, Storm, endpoints, plan_of, prober, say, storm
 from tests.benchmarks.ssh_endpoints import EndPoint
 
 ADDRESSES = {"vm-1": f"127.{OWN}.9.1", "vm-2": f"127.{OWN}.9.2"}
@@ -33,7 +33,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def stormed(tmp_path_factory: pytest.TempPathFactory) -> Storm:
-    return storm(plan_of(60, 2.0, KINDS), tmp_path_factory.mktemp("ssh"), 60.0)
+    return storm(plan_of(60, 2.0, KINDS), lambda: prober(tmp_path_factory.mktemp("ssh")), 60.0)
 
 
 def test_each_end_point_shows_the_steps_that_it_has(stormed: Storm) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from asyncssh import OPEN_ADMINISTRATIVELY_PROHIBITED, OPEN_CONNECT_FAILED, ChannelOpenError
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -12,10 +13,12 @@ from pydantic import ValidationError
 from infra.errors import InvalidRun
 from infra.guests.ssh.banner import read_banner
 from infra.guests.ssh.cloud_init import cloud_init
+from infra.guests.ssh.jump import is_refused, is_silent
 from infra.guests.ssh.probe import SILENCE_NS, Probe
 from infra.guests.ssh.room import check_room, is_on_link
-from infra.guests.ssh.settings import SshSettings, assigned_address, stated_address
+from infra.guests.ssh.settings import SshSettings, assigned_address, jump_parts, stated_address
 from infra.manifests import Disk, Machine, Mark, Source, virtual_machine
+from infra.settings import is_own_cluster
 from tasks.profile import Guests, Profile
 from tasks.run import guests_of
 
@@ -109,6 +112,76 @@ def test_guests_are_not_probed_unless_the_profile_says_so() -> None:
     assert guests_of(Profile()) is None
     found = guests_of(Profile(guests=Guests(path="ssh", user="fedora"), namespace="mine"))
     assert found == SshSettings(user="fedora", namespace="mine")
+
+
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [
+        (SshSettings(), "ssh direct, VMI interface first, every 0.2 s"),
+        (SshSettings(in_pod=True), "ssh from a pod, VMI interface first, every 0.2 s"),
+        (
+            SshSettings(jump="ops@bastion:2200", cidr="198.18.0.0/18"),
+            "ssh through jump host bastion, cidr 198.18.0.0/18, every 0.2 s",
+        ),
+    ],
+)
+def test_runs_are_compared_by_the_way_to_their_guests(settings: SshSettings, path: str) -> None:
+    assert settings.path == path
+
+
+@pytest.mark.parametrize(
+    ("jump", "parts"),
+    [
+        ("bastion", ("", "bastion", 0)),
+        ("ops@bastion.example:2200", ("ops", "bastion.example", 2200)),
+    ],
+)
+def test_a_jump_host_is_named_as_ssh_names_it(jump: str, parts: tuple[str, str, int]) -> None:
+    assert Guests(jump=jump).jump == jump
+    assert jump_parts(jump) == parts
+
+
+@pytest.mark.parametrize("jump", ["-oProxyCommand=x", "a b", "a,b", "ops@", "bastion:port"])
+def test_what_names_no_jump_host_is_refused(jump: str) -> None:
+    with pytest.raises(ValidationError, match="jump"):
+        Guests(jump=jump)
+
+
+@pytest.mark.parametrize(
+    ("own", "server", "is_own"),
+    [
+        ("", "https://kubernetes.default.svc", False),
+        ("10.96.0.1", "https://kubernetes.default.svc", True),
+        ("10.96.0.1", "https://10.96.0.1:443", True),
+        ("fd00::1", "https://[fd00::1]:443", True),
+        ("10.96.0.1", "https://api.another.example:6443", False),
+    ],
+)
+def test_only_in_a_pod_of_the_measured_cluster_are_we_in_its_network(
+    monkeypatch: pytest.MonkeyPatch, own: str, server: str, is_own: bool
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", own)
+    assert is_own_cluster(server) is is_own
+
+
+@pytest.mark.parametrize(
+    ("said", "refused", "silent"),
+    [
+        ("Connection refused", True, False),
+        ("[Errno 111] Connect call failed ('198.18.0.9', 22)", True, False),
+        ("No route to host", False, True),
+        ("Connection timed out", False, True),
+        ("Too many open files", False, False),
+        ("", False, False),
+    ],
+)
+def test_only_what_a_jump_host_says_of_the_guest_is_held_against_the_guest(
+    said: str, refused: bool, silent: bool
+) -> None:
+    error = ChannelOpenError(OPEN_CONNECT_FAILED, said)
+    assert (is_refused(error), is_silent(error)) == (refused, silent)
+    prohibited = ChannelOpenError(OPEN_ADMINISTRATIVELY_PROHIBITED, said)
+    assert (is_refused(prohibited), is_silent(prohibited)) == (False, False)
 
 
 def test_a_gateway_outside_its_network_is_refused() -> None:

@@ -16,6 +16,8 @@ from infra.errors import GuestError, InvalidRun
 from infra.guests.port import Answer, Target
 from infra.guests.ssh import cloud_init, login
 from infra.guests.ssh.folder import forget_keys
+from infra.guests.ssh.jump import Jump, Link
+from infra.guests.ssh.jump_knocking import JumpKnocker
 from infra.guests.ssh.keys import HostKeys, ensure_key, public_line
 from infra.guests.ssh.knocking import Knocker, stay_alive
 from infra.guests.ssh.probe import Probe
@@ -37,8 +39,9 @@ class SshGuests:
     def __init__(self, settings: SshSettings, folder: Path, find: Find) -> None:
         self._settings, self._folder, self._find = settings, folder, find
         self._probes: dict[str, Probe] = {}
-        self._knocker: Knocker | None = None
-        self._waiting: deque[tuple[Probe, socket.socket]] = deque()
+        self._jump = Jump(settings) if settings.jump else None
+        self._knocker: Knocker | JumpKnocker | None = None
+        self._waiting: deque[tuple[Probe, Link]] = deque()
         self._logins: set[asyncio.Task[None]] = set()
         self._buffer: list[Answer] = []
         self._heard = asyncio.Event()
@@ -87,13 +90,26 @@ class SshGuests:
         Raises:
             InvalidRun: too few file descriptors, ports, places for neighbours, or addresses; no key.
         """
-        check_room(vms, self._settings.cidr)
+        if self._jump is None:
+            check_room(vms, self._settings.cidr)
         try:
             ensure_key(self._folder)
         except GuestError as error:
             raise InvalidRun(str(error)) from error
         if self.assigned:
             assigned_address(self._settings, f"vm-{vms}")
+
+    async def reach(self) -> None:
+        """Make sure that the way to the guests can be gone: a jump host lets us in.
+
+        Raises:
+            InvalidRun: it does not; the text says why.
+        """
+        if self._jump is not None:
+            try:
+                (await self._jump.take()).used -= 1
+            except GuestError as error:
+                raise InvalidRun(f"guests.jump {self._settings.jump}: {error}") from error
 
     def arm(self, vms: Iterable[str]) -> None:
         """Make room for these VMs; where addresses are assigned, knocking begins at once.
@@ -107,11 +123,16 @@ class SshGuests:
         self.check_room(len(names))
         self._probes = {vm: Probe(vm, "") for vm in names}
         self._buffer.clear()
-        self._knocker = Knocker(self._settings.port, self._settings.interval_s, self._tell, self._admit)
+        self._knocker = self._new_knocker()
         self._pumping = asyncio.create_task(self._pump(), name="logins")
         if self.assigned:
             for vm in names:
                 self.aim(Target(vm, assigned_address(self._settings, vm)))
+
+    def _new_knocker(self) -> Knocker | JumpKnocker:
+        if self._jump is not None:
+            return JumpKnocker(self._jump, self._settings, self._tell, self._admit)
+        return Knocker(self._settings.port, self._settings.interval_s, self._tell, self._admit)
 
     def aim(self, target: Target) -> None:
         """Knock at an address from now on; a changed address is knocked at anew."""
@@ -158,24 +179,24 @@ class SshGuests:
             self._waiting.popleft()[1].close()
         self._heard.set()
 
-    def _admit(self, probe: Probe, sock: socket.socket) -> None:
-        self._waiting.append((probe, sock))
+    def _admit(self, probe: Probe, link: Link) -> None:
+        self._waiting.append((probe, link))
 
     async def _pump(self) -> None:
         """Begin logins as fast as knocks allow; who waits here waits inside the error bound."""
         while self._knocker is not None:
             at_once = self._settings.logins_at_once if self._knocker.late_ns < LATE_NS else 1
             while self._waiting and len(self._logins) < at_once:
-                probe, sock = self._waiting.popleft()
-                task = asyncio.create_task(self._log_in(probe, sock), name=f"login {probe.vm}")
+                probe, link = self._waiting.popleft()
+                task = asyncio.create_task(self._log_in(probe, link), name=f"login {probe.vm}")
                 self._logins.add(task)
                 task.add_done_callback(self._logins.discard)
             await asyncio.sleep(0.01)
 
-    async def _log_in(self, probe: Probe, sock: socket.socket) -> None:
+    async def _log_in(self, probe: Probe, link: Link) -> None:
         began, address = time.monotonic_ns(), probe.address
         try:
-            connection = await login.log_in(probe.vm, sock, self._login, self._options)
+            connection = await login.log_in(probe.vm, link, self._login, self._options)
         except GuestError as error:
             if probe.address == address and self._knocker is not None:
                 probe.ready_not_yet_ns = began
@@ -227,6 +248,14 @@ class SshGuests:
 
     async def _connect(self, vm: str) -> asyncssh.SSHClientConnection:
         address = await self._address(vm)
+        try:
+            link = await (self._dial(vm, address) if self._jump is None else self._jump.dial(vm, address))
+        except GuestError:
+            self._addresses.pop(vm, None)
+            raise
+        return await login.log_in(vm, link, self._login, self._options)
+
+    async def _dial(self, vm: str, address: str) -> Link:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -234,12 +263,11 @@ class SshGuests:
             await asyncio.wait_for(opening, self._settings.command_timeout_s)
         except (OSError, TimeoutError) as error:
             sock.close()
-            self._addresses.pop(vm, None)
             number = getattr(error, "errno", None)
             why = os.strerror(number) if number else "no answer"
             raise GuestError(f"guest {vm}: {address} port {self._settings.port}: {why}") from error
         stay_alive(sock)
-        return await login.log_in(vm, sock, self._login, self._options)
+        return sock
 
     async def _address(self, vm: str) -> str:
         if self.assigned:
@@ -270,3 +298,5 @@ class SshGuests:
         closing = [connection.wait_closed() for connection in self._connections.values()]
         self._drop_connections()
         await asyncio.gather(*tasks, *closing, return_exceptions=True)
+        if self._jump is not None:
+            await self._jump.close()

@@ -15,7 +15,7 @@ from errno import EADDRNOTAVAIL, EALREADY, ECONNREFUSED, EHOSTUNREACH, EINPROGRE
 
 from infra.guests.port import Answer
 from infra.guests.ssh.banner import LONGEST, read_banner
-from infra.guests.ssh.probe import Attempt, Probe
+from infra.guests.ssh.probe import NO_ANSWER, REFUSED, Attempt, Probe
 
 SLOTS = 20
 """Turns of an interval: a VM has one, so knocks are spread and the event loop breathes between them."""
@@ -115,7 +115,7 @@ class Knocker:
         if fresh is None or not fresh.waits:
             return
         probe.silent_ns = fresh.sent_ns
-        probe.reason = "no answer at all to TCP (nothing at that address, or packets are dropped)"
+        probe.reason = NO_ANSWER
         if probe.elder is None:
             probe.elder = fresh
         else:
@@ -166,7 +166,7 @@ class Knocker:
     def _failed(self, probe: Probe, attempt: Attempt, error: int) -> None:
         if error == ECONNREFUSED:
             probe.closed_ns = max(probe.closed_ns, attempt.sent_ns)
-            probe.reason = "the port refuses connections (no sshd yet)"
+            probe.reason = REFUSED
         elif error == EADDRNOTAVAIL:
             probe.reason = "this machine has no ephemeral port left (net.ipv4.ip_local_port_range)"
         else:
@@ -187,11 +187,10 @@ class Knocker:
         probe.elder = None
         for slot in self._wheel:
             slot.pop(probe.vm, None)
-        probe.phase, probe.opened_ns = "listening", seen
-        probe.closed_ns = probe.not_open_ns(seen)
-        probe.reason = "TCP is open, no banner came"
+        probe.opened(seen)
         stay_alive(attempt.sock)
-        self._step(probe, 1, Answer(probe.vm, "tcp_open", probe.closed_ns, seen))
+        if probe.is_first(1):
+            self._tell(Answer(probe.vm, "tcp_open", probe.closed_ns, seen))
         self._readable(probe, attempt)
 
     def _readable(self, probe: Probe, attempt: Attempt, *, is_ended: bool = False) -> None:
@@ -212,12 +211,12 @@ class Knocker:
 
     def _heard(self, probe: Probe, attempt: Attempt) -> None:
         seen = time.monotonic_ns()
-        if probe.told < 2:
+        if probe.is_first(2):
             probe.banner_not_yet_ns = probe.no_banner_ns(self._looked[0])
-        self._step(probe, 2, Answer(probe.vm, "ssh_banner", probe.banner_not_yet_ns, seen))
+            self._tell(Answer(probe.vm, "ssh_banner", probe.banner_not_yet_ns, seen))
         self._forget(attempt)
-        probe.fresh, probe.phase = None, "login"
-        probe.reason = "SSH answers, no login yet"
+        probe.fresh = None
+        probe.answered()
         self._admit(probe, attempt.sock)
 
     def _wrong(self, probe: Probe, attempt: Attempt, said: str) -> None:
@@ -229,17 +228,10 @@ class Knocker:
     def _lost(self, probe: Probe, attempt: Attempt, reason: str) -> None:
         if probe.fresh is not attempt or probe.phase != "listening":
             return
-        probe.closed_ns = max(probe.closed_ns, attempt.sent_ns)
         self._close(attempt)
         probe.fresh = None
-        kept = probe.reason if probe.reason.startswith("wrong banner") else reason
-        probe.rest(time.monotonic_ns(), kept)
+        probe.ended(attempt.sent_ns, reason)
         self.knock(probe)
-
-    def _step(self, probe: Probe, number: int, answer: Answer) -> None:
-        if probe.told < number:
-            probe.told = number
-            self._tell(answer)
 
 
 def stay_alive(sock: socket.socket) -> None:

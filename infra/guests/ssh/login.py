@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -11,6 +11,7 @@ from typing import Any
 import asyncssh
 
 from infra.errors import GuestError
+from infra.guests.ssh.jump import Channel, Link
 from infra.guests.ssh.keys import HostKeys
 
 IDENTIFY = "uname -n"
@@ -66,21 +67,21 @@ def options_of(login: Login) -> asyncssh.SSHClientConnectionOptions:
 
 
 async def log_in(
-    vm: str, sock: socket.socket, login: Login, options: asyncssh.SSHClientConnectionOptions
+    vm: str, link: Link, login: Login, options: asyncssh.SSHClientConnectionOptions
 ) -> asyncssh.SSHClientConnection:
-    """An authenticated connection over an open socket, to a guest that named itself as that VM.
+    """An authenticated connection over an open link, to a guest that named itself as that VM.
 
     Raises:
         GuestError: why not, in one line.
     """
     factory = partial(_Guest, vm, login.host_keys)
     try:
-        connection = await asyncssh.run_client(sock, config=None, options=options, client_factory=factory)
+        connection = await _shake_hands(link, options, factory)
     except (asyncssh.Error, OSError, TimeoutError) as error:
-        sock.close()
+        link.close()
         raise GuestError(f"guest {vm}: {why_no_login(error, login)}") from error
     except asyncio.CancelledError:
-        sock.close()
+        link.close()
         raise
     try:
         await _check_name(vm, connection, login.command_timeout_s)
@@ -88,6 +89,15 @@ async def log_in(
         connection.abort()
         raise
     return connection
+
+
+async def _shake_hands(
+    link: Link, options: asyncssh.SSHClientConnectionOptions, factory: Callable[[], _Guest]
+) -> asyncssh.SSHClientConnection:
+    if isinstance(link, Channel):
+        more: dict[str, Any] = {"config": None, "options": options, "client_factory": factory}
+        return await asyncssh.connect(link.address, tunnel=link, **more)
+    return await asyncssh.run_client(link, config=None, options=options, client_factory=factory)
 
 
 def why_no_login(error: Exception, login: Login) -> str:

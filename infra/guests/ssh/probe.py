@@ -1,6 +1,7 @@
 """One guest as the prober knows it: how far it has come, and what is known about when it had not."""
 
 import socket
+import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,8 @@ SILENCE_NS = 1_000_000_000
 FIRST_REST_NS = 1_000_000_000
 LONGEST_REST_NS = 8_000_000_000
 """Rest after a connection that ended early: OpenSSH 9.8 punishes those who come back at once."""
+NO_ANSWER = "no answer at all to TCP (nothing at that address, or packets are dropped)"
+REFUSED = "the port refuses connections (no sshd yet)"
 
 
 @dataclass(slots=True)
@@ -63,6 +66,29 @@ class Probe:
         """
         unsure = self.opened_ns - self.closed_ns
         return max(self.closed_ns, max(self.opened_ns, unread_ns) - unsure)
+
+    def is_first(self, step: int) -> bool:
+        """Whether this step, counted from 1, is reached for the first time."""
+        if self.told >= step:
+            return False
+        self.told = step
+        return True
+
+    def opened(self, seen_ns: int, lag_ns: int = 0) -> None:
+        """The port was seen open; an answer may be late by `lag_ns`, besides what silence may hide."""
+        self.phase, self.opened_ns = "listening", seen_ns
+        self.closed_ns = self.not_open_ns(seen_ns - lag_ns)
+        self.reason = "TCP is open, no banner came"
+
+    def answered(self) -> None:
+        """The banner has come: a login is due."""
+        self.phase, self.reason = "login", "SSH answers, no login yet"
+
+    def ended(self, sent_ns: int, reason: str) -> None:
+        """A connection that was asked for at `sent_ns` ended without a banner, or with a wrong one."""
+        self.closed_ns = max(self.closed_ns, sent_ns)
+        kept = self.reason if self.reason.startswith("wrong banner") else reason
+        self.rest(time.monotonic_ns(), kept)
 
     def rest(self, now_ns: int, reason: str) -> None:
         """The connection ended early: knock again later, each time a little later."""

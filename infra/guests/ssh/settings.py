@@ -12,7 +12,8 @@ class SshSettings:
     """`cidr` gives every VM an address of its own, by its number; without it the VMI's status states one.
 
     `interface`: which of a VMI's interfaces, by its name; "" is the first. `nic`: what the guest calls it.
-    `interval_s`: from one attempt to connect to the next.
+    `interval_s`: from one attempt to connect to the next. `jump`: `[user@]host[:port]` that guests are
+    reached through, at most `jump_channels` on a connection. `in_pod`: we are in the cluster's network.
     """
 
     user: str = "root"
@@ -23,6 +24,9 @@ class SshSettings:
     gateway: str = ""
     nic: str = "enp1s0"
     port: int = 22
+    jump: str = ""
+    jump_channels: int = 250
+    in_pod: bool = False
     interval_s: float = 0.2
     logins_at_once: int = 32
     login_timeout_s: float = 120.0
@@ -32,7 +36,20 @@ class SshSettings:
     def path(self) -> str:
         """The way to a guest's port, as runs are compared by it."""
         where = f"cidr {self.cidr}" if self.cidr else f"VMI interface {self.interface or 'first'}"
-        return f"ssh direct, {where}, every {self.interval_s:g} s"
+        return f"ssh {self._way}, {where}, every {self.interval_s:g} s"
+
+    @property
+    def _way(self) -> str:
+        if self.jump:
+            return f"through jump host {jump_parts(self.jump)[1]}"
+        return "from a pod" if self.in_pod else "direct"
+
+
+def jump_parts(jump: str) -> tuple[str, str, int]:
+    """User, host and port of `[user@]host[:port]`; "" and 0 where this user's SSH configuration decides."""
+    user, _, place = jump.rpartition("@")
+    host, _, port = place.partition(":") if place.count(":") == 1 else (place, "", "")
+    return user, host, int(port or 0)
 
 
 def assigned_address(settings: SshSettings, vm: str) -> str:
