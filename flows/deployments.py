@@ -17,6 +17,8 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.flows import Flow, load_flow_from_entrypoint
+from prefect.utilities.schema_tools.validation import ValidationError as SchemaError
+from prefect.utilities.schema_tools.validation import validate
 from prefect.workers.process import ProcessWorker
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -137,7 +139,8 @@ def wanted(each: Described, place: Place) -> Wanted:
 
 def schema_of(flow: Flow[..., Any], request: Json) -> Json:
     """The run form: its cluster is the deployment's and no other, or the shared slot would be another's."""
-    schema: Json = flow.parameters.model_dump()
+    # Without the last word a parameter that the flow lacks crashes its process, which cannot say why.
+    schema: Json = {**flow.parameters.model_dump(), "additionalProperties": False}
     (form,) = [each for each in schema["definitions"].values() if "run_id" in each["properties"]]
     for name, value in request.items():
         form["properties"][name]["default"] = value
@@ -161,6 +164,7 @@ def apply(place: Place, path: Path = FILE) -> Iterator[str]:
         with get_client(sync_client=True) as client:
             changes = [line for line in _applied(client, listed, place) if line]
             changes += _automations(client, listed, place)
+            changes += [line for each in listed for line in _hopeless(client, each)]
     except (httpx.HTTPError, PrefectException) as error:
         raise VirtscaleError(f"Prefect: {' '.join(str(error).split())[:500]}") from error
     yield from changes or [f"unchanged: {len(listed)} deployments of {place.cluster}"]
@@ -240,6 +244,18 @@ def _deployment(client: SyncPrefectClient, each: Wanted, limit_id: str | None) -
         )
         differing.append("schedules")
     return f"changed {each}: {', '.join(differing)}" if differing else ""
+
+
+def _hopeless(client: SyncPrefectClient, each: Wanted) -> Iterator[str]:
+    """Schedules whose parameters the form refuses: the server takes them, and each of their runs fails."""
+    found = _found(client, each) or {"schedules": []}
+    for schedule in found["schedules"]:
+        given = {**each.body["parameters"], **schedule["parameters"]}
+        try:
+            validate(given, each.body["parameter_openapi_schema"], raise_on_error=True)
+        except SchemaError as error:
+            name = schedule["slug"] or schedule["id"]
+            yield f"refused schedule {name} of {each}: {error}; correct it in the UI, or its runs fail"
 
 
 def _is_equal(found: Any, asked: Any) -> bool:

@@ -17,7 +17,15 @@ from typing import NamedTuple
 from infra import background, postgres
 from infra.background import Program
 from infra.errors import VirtscaleError
-from infra.prefect_server import Server, client_environment, ensure_server, find_server, home, stop_server
+from infra.prefect_server import (
+    Server,
+    client_environment,
+    ensure_server,
+    find_server,
+    free_port,
+    home,
+    stop_server,
+)
 
 ROOT = Path(__file__).parents[1]
 POOL = "virtscale"
@@ -49,7 +57,10 @@ def up_server(port: int, *, sqlite: bool) -> Server:
         VirtscaleError: one of them does not start, or the port is taken.
     """
     own = None if sqlite else postgres.find()
-    if own is not None and (found := find_server()) is not None and found.database == "SQLite":
+    found = find_server()
+    if found is None:
+        free_port(port)
+    elif found.database == "SQLite":
         own = None
     if own is not None:
         postgres.up(own)
@@ -70,8 +81,10 @@ def up_receiver(server: Server, port: int) -> None:
     """The receiver, answering; its secret is made where none is known.
 
     Raises:
-        VirtscaleError: it has ended or does not answer; with its last line.
+        VirtscaleError: the port is taken, or it has ended or does not answer; with its last line.
     """
+    if background.running(receiver()) is None:
+        free_port(port)
     environment = _environment(server) | {SECRET_FILE: str(secret_file())}
     command = [sys.executable, "-m", "flows", "serve", "--port", str(port)]
     background.start(receiver(), command, environment, ROOT)

@@ -108,6 +108,22 @@ def is_healthy(url: str, limit_s: float = 5.0) -> bool:
         return False
 
 
+def free_port(asked: int, host: str = "127.0.0.1") -> int:
+    """The port that is asked for, 0: any.
+
+    Raises:
+        VirtscaleError: another program listens on it, or the host is not this one.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, asked))
+        except OSError as error:
+            raise VirtscaleError(f"port {asked} of {host}: {error.strerror}; choose another one") from None
+        return int(probe.getsockname()[1])
+
+
 @contextmanager
 def _alone() -> Iterator[None]:
     """Two commands that begin at the same time must not start two servers."""
@@ -135,7 +151,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def _start(database: str, asked_port: int) -> Server:
-    port = _free_port(asked_port)
+    port = free_port(asked_port)
     with (home() / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "uvicorn", "--factory", _APP, "--host", "127.0.0.1", "--port", str(port)],
@@ -170,21 +186,6 @@ def _environment(port: int, database: str) -> dict[str, str]:
         "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
         "DO_NOT_TRACK": "1",
     }
-
-
-def _free_port(asked: int) -> int:
-    """The port that is asked for, 0: any.
-
-    Raises:
-        VirtscaleError: another program listens on it.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", asked))
-        except OSError as error:
-            raise VirtscaleError(f"port {asked} of 127.0.0.1: {error.strerror}; choose another one") from None
-        return int(probe.getsockname()[1])
 
 
 def _wait_until_healthy(server: Server, process: subprocess.Popen[bytes]) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from flows.cli.options import cluster_option, json_option, store_option
+from flows.prefect_client import require_usable
 from infra.errors import VirtscaleError
-from infra.prefect_server import find_server, home, is_healthy, stop_server
+from infra.prefect_server import find_server, home, stop_server
 from infra.results.folder import FolderStore
 from infra.results.open import open_store
 from infra.results.port import ObjectStore
@@ -91,11 +92,10 @@ def prefect_line() -> str:
     """Which Prefect a run would use.
 
     Raises:
-        VirtscaleError: the one that the environment names does not answer.
+        VirtscaleError: the one that the environment names does not answer, or cannot be used.
     """
     if url := prefect_api_url():
-        if not is_healthy(url):
-            raise VirtscaleError(f"PREFECT_API_URL={url}: no answer; start it, unset it, or use --no-prefect")
+        require_usable(f"PREFECT_API_URL={url}")
         return f"{url} (PREFECT_API_URL)"
     server = find_server()
     if server is None:

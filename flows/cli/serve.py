@@ -14,6 +14,7 @@ from flows.webhook.rules import FILE, load_rules
 from flows.webhook.signatures import Secrets
 from infra import settings
 from infra.errors import ProfileError
+from infra.prefect_server import free_port
 
 if TYPE_CHECKING:
     from flows.webhook.starting import Starter
@@ -38,6 +39,7 @@ def serve(*, host: str, port: int, rules_file: Path, tls_cert: Path | None, tls_
     rules, known = load_rules(rules_file), known_secrets()
     if (tls_cert is None) != (tls_key is None):
         raise ProfileError("TLS needs both --tls-cert and --tls-key")
+    free_port(port, host)
     connect()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)

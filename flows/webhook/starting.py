@@ -23,7 +23,7 @@ class PrefectAway(VirtscaleError):
 
 
 class NoDeployment(VirtscaleError):
-    """The server does not have the deployment."""
+    """The server does not have the deployment, or nobody would start its run."""
 
 
 class Contradiction(VirtscaleError):
@@ -98,7 +98,10 @@ class PrefectStarter:
             return False
 
     async def _deployment(self, name: str) -> DeploymentResponse:
-        return await self._answer(self._client.read_deployment_by_name(name))
+        found = await self._answer(self._client.read_deployment_by_name(name))
+        if found.work_pool_name is None:
+            raise NoDeployment(f"{name} has no work pool: no run would start (virtscale prefect apply)")
+        return found
 
     @staticmethod
     def _request(deployment: DeploymentResponse, order: Order) -> dict[str, Any]:

@@ -23,7 +23,10 @@ from infra.results.open import open_store
 from infra.results.read import scan
 from tasks.records import TABLES
 from tests.benchmarks.browser import program
-from tests.benchmarks.prove_prefect_page import write_page
+from tests.benchmarks.prove_prefect_cancel import cancelled
+from tests.benchmarks.prove_prefect_cost import cost
+from tests.benchmarks.prove_prefect_lines import lines
+from tests.benchmarks.prove_prefect_page import Rows, write_page
 from tests.benchmarks.prove_prefect_ui import begun, proof
 from tests.integration.operating import ENDED, SERVED, Operation, operating, serving, until
 
@@ -106,20 +109,36 @@ CASES = (
 
 
 def main(folder: Path, only: list[str]) -> None:
-    """Everything, then the page; only what is named (browser, worker, server...), then no page."""
+    """Everything, then the page; only what is named (cost, browser, worker, server...), then no page."""
     assert program() is not None, "no Chromium here (Debian: apt install chromium)"
     pictures = ROOT / ".proof" / "prefect"
     with operating(folder) as operation:
-        ui = proof(operation, folder, pictures) if not only or "browser" in only else []
+        parts: dict[str, Callable[[], Rows]] = {
+            "cost": lambda: cost(operation),
+            "lines": lambda: lines(operation, folder),
+            "browser": lambda: proof(operation, folder, pictures),
+        }
+        seen = {name: shown(name, part) for name, part in parts.items() if is_asked(name, only)}
         with serving(operation):
-            told = [disturbed(operation, case) for case in CASES if is_asked(case, only)]
+            if is_asked("cancel", only):
+                seen["cancel"] = shown("cancel", lambda: cancelled(operation, pid_of))
+            seen["kills"] = [disturbed(operation, case) for case in CASES if is_asked(case.killed, only)]
     if not only:
-        write_page(ROOT / "docs" / "operations.md", told, ui)
+        write_page(ROOT / "docs" / "operations.md", seen)
 
 
-def is_asked(case: Case, only: list[str]) -> bool:
-    """Whether the case was named on the command line, or none was."""
-    return not only or any(each in case.killed for each in only)
+def is_asked(name: str, only: list[str]) -> bool:
+    """Whether it was named on the command line, or nothing was."""
+    return not only or any(each in name for each in only)
+
+
+def shown(name: str, part: Callable[[], Rows]) -> Rows:
+    """Take one part, and tell of it."""
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    rows = part()
+    for row in rows:
+        print(" | ".join(row), file=sys.stderr, flush=True)
+    return rows
 
 
 def disturbed(operation: Operation, case: Case) -> Told:
@@ -177,10 +196,15 @@ def retried(operation: Operation, run_id: str) -> str:
 
 
 def redone(operation: Operation, run_id: str) -> str:
-    """What was executed more than once."""
+    """What was executed more than once; the log's count of a batch is that of its attempts in the store."""
     # Log lines reach the server a little later.
     time.sleep(5)
-    twice = [f"{name} ({n} times)" for name, n in begun(operation, run_id).items() if n > 1]
+    counted = begun(operation, run_id)
+    store = open_store(str(operation.folder / "store"))
+    commits = [each for each in read_commits(store, run_id) if each.complete and each.cell.stage == "deploy"]
+    attempts = {f"deploy {each.cell.cell}": each.attempt for each in commits}
+    assert attempts == {name: counted[name] for name in attempts}, (attempts, counted)
+    twice = [f"{name} ({n} times)" for name, n in counted.items() if n > 1]
     return ", ".join(twice) or "nothing"
 
 

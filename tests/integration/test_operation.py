@@ -4,14 +4,22 @@ import json
 import time
 import urllib.error
 from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import pytest
 
 from infra.results.commits import read_commits
 from infra.results.open import open_store
-from tests.integration.operating import ENDED, Operation, until
+from tests.integration.operating import Operation, until
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.prefect,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    # what `virtscale prefect up` starts is started once
+    pytest.mark.xdist_group("operation"),
+]
 
 AWAY = """
 [[fault]]
@@ -46,11 +54,24 @@ def test_applying_again_changes_nothing_and_mends_what_was_changed(operation: Op
     (schedule,) = study["schedules"]
     on = f"/deployments/{study['id']}/schedules/{schedule['id']}"
     operation.ask("PATCH", on, {"active": True})
+    request = {"cluster": "virtual:study", "seed": "one"}
+    wrong = {
+        "slug": "hourly",
+        "active": False,
+        "schedule": {"interval": 3600},
+        "parameters": {"request": request},
+    }
+    (hourly,) = operation.ask("POST", f"/deployments/{study['id']}/schedules", [wrong])
     mended = operation.virtscale("prefect", "apply").stdout.splitlines()
     assert "created deploy/virtual-study" in mended
     # With one of its deployments the server deletes the slot of all.
     assert "created limit virtscale-virtual-study: 1 run at a time" in mended
     assert "changed study/virtual-study: description, tags, limit" in mended
+    assert mended[-1] == (
+        "refused schedule hourly of study/virtual-study: Validation failed for field 'request.seed'."
+        " Failure reason: 'one' is not of type 'integer'; correct it in the UI, or its runs fail"
+    )
+    operation.ask("DELETE", f"/deployments/{study['id']}/schedules/{hourly['id']}")
     after = operation.ask("GET", "/deployments/name/study/virtual-study")
     assert [each["active"] for each in after["schedules"]] == [True]
     operation.ask("PATCH", on, {"active": False})
@@ -64,6 +85,10 @@ def test_the_server_refuses_what_the_form_does_not_allow(operation: Operation) -
         with refused.value as answer:
             assert answer.code == 409
             assert "request" in json.load(answer)["detail"]
+    study = operation.ask("GET", "/deployments/name/study/virtual-study")
+    asked = {"parameters": study["parameters"] | {"another": 1}}
+    with pytest.raises(urllib.error.HTTPError, match="409"):
+        operation.ask("POST", f"/deployments/{study['id']}/create_flow_run", asked)
 
 
 def test_retry_redoes_the_failed_batch_and_nothing_before_it(operation: Operation) -> None:
@@ -93,33 +118,47 @@ def test_retry_redoes_the_failed_batch_and_nothing_before_it(operation: Operatio
     assert attempts == {"1": 1, "2": 2, "4": 1}
 
 
-def test_a_run_shows_progress_a_table_per_batch_and_a_summary(operation: Operation) -> None:
-    run_id = operation.start("deploy/virtual-study", batches=[1, 3])
-    assert operation.ended(run_id) == "COMPLETED"
-    found = operation.ask("POST", "/artifacts/filter", {"flow_runs": {"id": {"any_": [run_id]}}})
+class Pair(NamedTuple):
+    """Two runs of one cluster that were started at the same time."""
+
+    deploy: str
+    boot: str
+
+
+@pytest.fixture(scope="module")
+def pair(operation: Operation) -> Pair:
+    deploy = operation.start("deploy/virtual-study", batches=[1, 3])
+    boot = operation.start("boot storm/virtual-study", batches=[1])
+    assert [operation.ended(deploy), operation.ended(boot)] == ["COMPLETED", "COMPLETED"]
+    return Pair(deploy, boot)
+
+
+def test_a_run_shows_progress_a_table_per_batch_and_a_summary(operation: Operation, pair: Pair) -> None:
+    found = operation.ask("POST", "/artifacts/filter", {"flow_runs": {"id": {"any_": [pair.deploy]}}})
     artifacts = {each["key"]: each["data"] for each in found if each["key"]}
     assert set(artifacts) == {"progress", "deploy-1", "deploy-3", "summary"}
     assert artifacts["progress"] == 100
     (deploy, delete) = json.loads(artifacts["deploy-3"])
     assert (deploy["stage"], deploy["VMs"], deploy["ok"], deploy["verdict"]) == ("deploy", "3", "3", "valid")
     assert delete["stage"] == "delete"
-    assert f"# Run {run_id}" in artifacts["summary"]
-    assert f"{run_id}/report.html" in artifacts["summary"]
+    assert f"# Run {pair.deploy}" in artifacts["summary"]
+    assert f"{pair.deploy}/report.html" in artifacts["summary"]
 
 
-def test_of_two_runs_on_one_cluster_the_second_waits(operation: Operation) -> None:
-    first = operation.start("deploy/virtual-study", batches=[1])
-    second = operation.start("boot storm/virtual-study", batches=[1])
-    assert [operation.ended(first), operation.ended(second)] == ["COMPLETED", "COMPLETED"]
-    spans = sorted((run["start_time"], run["end_time"]) for run in map(operation.run, (first, second)))
+def test_of_two_runs_on_one_cluster_the_second_waits(operation: Operation, pair: Pair) -> None:
+    spans = sorted((run["start_time"], run["end_time"]) for run in map(operation.run, pair))
     assert spans[0][1] <= spans[1][0]
 
 
 def test_down_refuses_while_a_run_is_active(operation: Operation) -> None:
-    run_id = operation.start("deploy/virtual-study", batches=[1, 2, 3, 4, 5, 6, 7, 8])
-    until(lambda: operation.run(run_id)["state"]["type"], lambda state: state in {"RUNNING"} | ENDED)
+    """Prefect is told that a run of tomorrow runs already: no process is needed for the question."""
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    later = {"type": "SCHEDULED", "state_details": {"scheduled_time": tomorrow}}
+    study = operation.ask("GET", "/deployments/name/study/virtual-study")
+    run = operation.ask("POST", f"/deployments/{study['id']}/create_flow_run", {"state": later})
+    states = f"/flow_runs/{run['id']}/set_state"
+    operation.ask("POST", states, {"state": {"type": "RUNNING"}, "force": True})
     refused = operation.virtscale("prefect", "down")
-    if operation.run(run_id)["state"]["type"] == "RUNNING":
-        assert refused.returncode == 2
-        assert "1 active" in refused.stderr
-    operation.ended(run_id)
+    operation.ask("POST", states, {"state": {"type": "CANCELLED"}, "force": True})
+    assert refused.returncode == 2
+    assert "1 active" in refused.stderr

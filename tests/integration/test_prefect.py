@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from infra import prefect_server
-from infra.errors import VirtscaleError
 from infra.results.commits import read_commits
 from infra.results.manifest import read_manifests
 from infra.results.open import open_store
@@ -146,12 +145,3 @@ def test_a_record_of_another_program_is_no_server(tmp_path: Path, monkeypatch: p
     assert prefect_server.find_server() is None
     assert not prefect_server.stop_server()
     assert is_running(os.getpid())
-
-
-def test_a_prefect_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flows.prefect_client import connect
-
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    with pytest.raises(VirtscaleError, match="no answer") as refused:
-        connect()
-    assert refused.value.exit_code == 2

@@ -20,7 +20,12 @@ import pytest
 from infra import prefect_server
 from tests.integration.hostile import GITHUB, GOOD, SECRET, TOKEN, github_signature, hostiles, send, signed
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.prefect,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("webhook"),
+]
 
 RULES = """
 [hooks.study]
@@ -32,6 +37,8 @@ run_id = true
 stages = true
 [hooks.gone]
 deployment = "study/nowhere"
+[hooks.tuning]
+deployment = "tuning/virtual-study"
 [limits]
 body_s = 1.0
 prefect_s = 8.0
@@ -130,13 +137,17 @@ def post(port: int, body: bytes, headers: list[str], hook: str = "study") -> tup
             return error.code, json.load(error)
 
 
-def count_of_runs(server: prefect_server.Server) -> int:
-    request = urllib.request.Request(
-        f"{server.url}/flow_runs/filter", b"{}", {"content-type": "application/json"}
-    )
+def asked(server: prefect_server.Server, method: str, path: str, body: Any = None) -> Any:
+    content = None if body is None else json.dumps(body).encode()
+    fields = {"content-type": "application/json"}
+    request = urllib.request.Request(server.url + path, content, fields, method=method)
     with urllib.request.urlopen(request) as answer:
-        # Runs of a schedule that is off are not there, so every run is a webhook's.
-        return len(json.load(answer))
+        return json.loads(answer.read() or b"null")
+
+
+def count_of_runs(server: prefect_server.Server) -> int:
+    # Runs of a schedule that is off are not there, so every run is a webhook's.
+    return len(asked(server, "POST", "/flow_runs/filter", {}))
 
 
 def body_of(**parameters: Any) -> bytes:
@@ -203,6 +214,17 @@ def test_what_is_wrong_is_said_with_its_path(receiver: Receiver) -> None:
 def test_a_deployment_that_prefect_lacks_is_not_found(receiver: Receiver) -> None:
     status, answer = post(receiver.port, b"{}", signed(b"{}", "gone"), "gone")
     assert (status, answer["error"]) == (404, "Prefect has no such deployment (virtscale prefect apply)")
+
+
+def test_a_deployment_without_a_work_pool_is_told(receiver: Receiver) -> None:
+    """As it is left when its pool is deleted; applying again mends it."""
+    found = asked(receiver.server, "GET", "/deployments/name/tuning/virtual-study")
+    asked(receiver.server, "PATCH", f"/deployments/{found['id']}", {"work_pool_name": None})
+    status, answer = post(receiver.port, b"{}", signed(b"{}", "poolless"), "tuning")
+    assert (status, answer["error"]) == (
+        404,
+        "tuning/virtual-study has no work pool: no run would start (virtscale prefect apply)",
+    )
 
 
 def test_github_starts_one_run_per_body_whatever_its_delivery_says(receiver: Receiver) -> None:
