@@ -84,7 +84,8 @@ class Stream:
         sent_ns, ns = self.beat_ns or 0, batch.received_ns
         for what, obj in batch.events:
             meta = obj["metadata"]
-            if meta["name"] != name or what == "DELETED":
+            # a bookmark has no name
+            if meta.get("name") != name or what == "DELETED":
                 continue
             if (meta.get("annotations") or {}).get(BEAT) == number:
                 self.behind(ns, journal)
@@ -128,11 +129,21 @@ class Observers:
         await self.guard(stream.reflector.follow(partial(self._told, stream)))
 
     async def guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do other observing work; its error ends the batch as an observer's does."""
+        """Do other observing work; its error ends the batch as an observer's does, a defect of ours too."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(self._ended)
         try:
             await work
         except VirtscaleError as error:
             self._fail(error)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """Nobody looks any more: whoever waits for the batch must not wait for its limit."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.broken.done():
+            self.broken.set_exception(error)
+            self.broken.exception()
 
     def _told(self, stream: Stream, notice: Notice) -> None:
         if self.batch is not None:

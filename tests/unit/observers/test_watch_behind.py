@@ -47,6 +47,14 @@ def test_a_late_beat_says_by_how_much(
     assert stream.beat_ns is None
 
 
+def test_a_bookmark_has_no_name_and_is_not_the_beat_that_is_awaited() -> None:
+    journal, stream = Journal(), stream_with_a_beat(10, 11)
+    bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "7", "creationTimestamp": None}})
+    stream.told(WatchBatch(12 * S, [bookmark]), journal)
+    assert stream.beat_ns == 10 * S
+    assert stream.heard_ns == 12 * S
+
+
 def test_a_beat_that_never_comes_counts_up_to_the_end() -> None:
     journal, stream = Journal(), stream_with_a_beat(10, 11)
     journal.released_ns = S

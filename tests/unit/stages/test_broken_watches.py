@@ -3,11 +3,15 @@
 from functools import partial
 from typing import Any
 
+import pytest
+
 from infra.cluster.kinds import DATA_VOLUME, POD, PVC, VM, VMI
 from infra.errors import Gone, Unavailable
 from infra.world import World
+from tasks.batch import NS
 from tasks.boot_storm import boot_batch
 from tasks.deploy import deploy_batch
+from tasks.provisioning import Clones
 from tests.unit.stages.conftest import OpenWorld, profile_of, rows
 
 PROFILE = profile_of(deploy={"batches": [12]}, boot={"batches": [6]})
@@ -63,3 +67,17 @@ def test_a_storm_survives_lost_history(open_virtual: OpenWorld) -> None:
         disturbed(world, Gone("too old"), TIMES, forget=True)
         summary = world.run(boot_batch(world, PROFILE, 6))
     assert summary["n_ok"] == 6
+
+
+def test_an_observer_that_dies_of_a_defect_ends_the_batch_and_is_not_waited_for(
+    open_virtual: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a defect")
+
+    with open_virtual() as world:
+        monkeypatch.setattr(Clones, "data_volume", broken)
+        start_ns = world.clock.now_ns()
+        with pytest.raises(KeyError, match="a defect"):
+            world.run(deploy_batch(world, PROFILE, 12))
+        assert (world.clock.now_ns() - start_ns) / NS < PROFILE.deploy.limit_s
