@@ -63,6 +63,7 @@ def run(spec: Spec, result: Path) -> None:
         storms: list[dict[str, Any]] = []
         for repeat in range(spec.first, spec.first + spec.storms):
             storms.append(_storm(world, spec, repeat))
+            assert released, storms[-1]["said"]
             storms[-1] |= {"released_ns": released[-1]}
             result.write_text(json.dumps({"storms": storms}))
 
