@@ -70,8 +70,9 @@ async def clean(world: World, copy: str = "0") -> dict[str, Any]:
             gone = await _remove(world, ledger, Scope(kind, where, run_selector(world.run_id)), names)
             deleted[kind.kind] = deleted.get(kind.kind, 0) + gone
     await _volumes_gone(world, ledger)
-    for where in places:
-        deleted["Namespace"] = deleted.get("Namespace", 0) + await _remove_namespace(world, ledger, where)
+    deleted["Namespace"] = sum(
+        await asyncio.gather(*(_remove_namespace(world, ledger, where) for where in places))
+    )
     world.guests.forget()
     summary = {"stage": STAGE, **{kind: count for kind, count in deleted.items() if count}}
     attempt.commit(summary, state=world.runtime.state())
@@ -186,10 +187,19 @@ async def _remove_namespace(world: World, ledger: Ledger, name: str) -> int:
 async def _becomes_empty(world: World, name: str) -> bool:
     start_ns = world.clock.now_ns()
     while not await _is_empty(world, name):
-        if world.clock.now_ns() - start_ns > EMPTY_LIMIT_S * NS:
+        if await _stays(world, name) or world.clock.now_ns() - start_ns > EMPTY_LIMIT_S * NS:
             return False
         await world.clock.sleep(1.0)
     return True
+
+
+async def _stays(world: World, name: str) -> bool:
+    """Whether a VirtualMachine is there: ours are gone by now, and no controller takes another's away."""
+    try:
+        found = (await resent(world, lambda: world.cluster.list(Scope(VM, name), limit=1))).items
+    except NotFound:
+        return False
+    return any("deletionTimestamp" not in vm["metadata"] for vm in found)
 
 
 async def _is_empty(world: World, name: str) -> bool:
