@@ -178,11 +178,12 @@ class Storm:
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of `vm_boots`."""
-        rows = self.boots.batch.rows(len(self.vms))
-        return [self._completed(row, i) for i, row in enumerate(rows)]
+        return self.completed(self.boots.batch.rows(len(self.vms)))
 
-    def _completed(self, row: dict[str, Any], i: int) -> dict[str, Any]:
-        return {**row, "node": self.boots.nodes[i], "boot_ordinal": self.vms[i].ordinal}
+    def completed(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Rows of the batch with what only a storm knows of its VMs."""
+        told = zip(rows, self.boots.nodes, self.vms, strict=True)
+        return [{**row, "node": node, "boot_ordinal": vm.ordinal} for row, node, vm in told]
 
 
 def _storm(world: World, vms: list[BootVm]) -> Storm:
@@ -249,7 +250,7 @@ async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) 
     )
     attempt.add("placements", placement_rows(len(batch), boots.nodes, free, profile.vm))
     found = outcome(batch, circumstances, profile.limits)
-    return replace(found, vms=storm.rows())
+    return replace(found, vms=storm.completed(found.vms))
 
 
 async def start_vms(world: World, profile: Profile, boots: Boots) -> float:

@@ -55,8 +55,9 @@ async def ensure_boot_vms(world: World, profile: Profile, attempt: Attempt) -> l
     missing = [name for name in names if name not in there]
     if missing:
         await _create(world, profile, attempt, missing)
-    await _halt_all(world, profile)
-    there = await _existing(world, profile)
+        there = await _existing(world, profile)
+    if await _halt_all(world, profile, there):
+        there = await _existing(world, profile)
     gone = [name for name in names if name not in there]
     if gone:
         raise StageError(
@@ -92,13 +93,13 @@ async def _create(world: World, profile: Profile, attempt: Attempt, names: list[
     stop_at_brake(batch.braked)
 
 
-async def _halt_all(world: World, profile: Profile) -> None:
-    """Stop what an interrupted storm left running."""
-    vms = await _existing(world, profile)
+async def _halt_all(world: World, profile: Profile, vms: dict[str, Object]) -> bool:
+    """Stop what an interrupted storm left running; returns whether there was any such VM."""
     running = await running_instances(world, profile)
-    await halt(world, profile, [name for name in vms if name not in running and not _is_halted(vms[name])])
+    idle = [name for name in vms if name not in running and not _is_halted(vms[name])]
+    await halt(world, profile, idle)
     if not running:
-        return
+        return bool(idle)
     batch = Batch("stop", sorted(running))
     await stop_vms(world, profile, batch)
     left = batch.where("timeout", "failed")
@@ -106,6 +107,7 @@ async def _halt_all(world: World, profile: Profile) -> None:
         raise StageError(
             f"VirtualMachine {profile.namespace}/{batch.names[left[0]]} cannot be halted: look at it"
         )
+    return True
 
 
 def _is_halted(vm: Object) -> bool:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from infra.errors import StoreError
+
 Row = Mapping[str, Any]
 """One record: column name to plain Python value; a column left out is null."""
 
@@ -140,7 +142,14 @@ class Results(Protocol):
         ...
 
     def last_state(self) -> bytes | None:
-        """The virtual cluster's state after the newest commit of its past that has one."""
+        """The virtual cluster's state after the newest commit of its past that has one.
+
+        Raises StoreError when that is gone.
+        """
+        ...
+
+    def damaged_state(self) -> StoreError:
+        """What there is to say of a last state that nobody can read."""
         ...
 
     def ledger(self) -> dict[ObjectName, set[str]]:

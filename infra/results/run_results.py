@@ -101,19 +101,25 @@ class RunResults:
         """The state stored with the newest commit of this world's past that has one.
 
         Raises:
-            StoreError: that state is gone or damaged.
+            StoreError: that state is gone.
         """
-        keys = [each.state for each in self.past() if each.state]
-        if not keys:
+        key = self._last_state_key()
+        if not key:
             return None
-        body = self.store.get(keys[-1])
-        state = None if body is None else _decompressed(body)
-        if state is None:
-            raise StoreError(
-                f"store {self.store.address(keys[-1])}: the virtual cluster's state is gone or damaged; "
-                "choose another --run-id"
-            )
-        return state
+        body = self.store.get(key)
+        if not body:
+            raise self.damaged_state()
+        return body
+
+    def damaged_state(self) -> StoreError:
+        """What there is to say of a last state that nobody can read."""
+        where = self.store.address(self._last_state_key())
+        return StoreError(
+            f"store {where}: the virtual cluster's state is gone or damaged; choose another --run-id"
+        )
+
+    def _last_state_key(self) -> str:
+        return next((each.state for each in reversed(self.past()) if each.state), "")
 
     def ledger(self) -> dict[ObjectName, set[str]]:
         """What the run set out to create, committed or only spooled."""
@@ -251,7 +257,7 @@ class RunAttempt:
 
     def _put_state(self, state: bytes) -> str:
         key = state_key(self.results.run_id, self.cell, self.number)
-        self._put_once(key, _compressed(state))
+        self._put_once(key, state)
         return key
 
     def _put_once(self, key: str, body: bytes) -> None:
@@ -278,20 +284,3 @@ def _check_cell(cell: Cell) -> None:
 
 def _is_part(rest: str) -> bool:
     return rest.removesuffix(".parquet").isdecimal()
-
-
-def _compressed(body: bytes) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "zstd") as stream:
-        stream.write(body)
-    compressed: bytes = sink.getvalue().to_pybytes()
-    return compressed
-
-
-def _decompressed(body: bytes) -> bytes | None:
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
-            whole: bytes = stream.read()
-    except OSError:
-        return None
-    return whole or None

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
+from infra.cluster.virtual.saved_state import unpacked
 from infra.errors import StoreError
 from infra.results.open import open_store, spool_folder
 from infra.results.port import ObjectStore
@@ -93,7 +92,7 @@ def simulated_writes(store: ObjectStore, run_id: str) -> int:
     results.close()
     if state is None:
         raise StoreError(f"run {run_id}: no state of a virtual cluster; it is no run on one")
-    return int(orjson.loads(state)["store"]["resource_version"])
+    return int(unpacked(state)["store"]["resource_version"])
 
 
 def report_figures(store: Path, run_id: str) -> list[Figure]:

@@ -47,11 +47,13 @@ class Informer:
             self.synced.set()
 
     def _replace(self, items: list[Object]) -> None:
-        seen = {key_of(obj) for obj in items}
-        for key in [key for key in self.cache if key not in seen]:
-            self._take("DELETED", self.cache[key])
+        known = dict(self.cache)
+        seen = {key_of(obj) for obj in items} if known else ()
+        for key, obj in known.items():
+            if key not in seen:
+                self._take("DELETED", obj)
         for obj in items:
-            self._take("MODIFIED" if key_of(obj) in self.cache else "ADDED", obj)
+            self._take("MODIFIED" if known and key_of(obj) in known else "ADDED", obj)
 
     def _take(self, what: str, obj: Object) -> None:
         meta = obj["metadata"]

@@ -6,8 +6,6 @@ from collections.abc import Coroutine, Iterator
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
-import orjson
-
 from infra.cluster.kinds import NODE, kind_of
 from infra.cluster.port import Cluster, Object, ref_of
 from infra.cluster.virtual.api import ApiServer
@@ -19,12 +17,16 @@ from infra.cluster.virtual.faults import FaultPlan, Faults, Moment
 from infra.cluster.virtual.limits import SECOND_NS
 from infra.cluster.virtual.loop import new_loop
 from infra.cluster.virtual.platform_objects import platform_objects
+from infra.cluster.virtual.saved_state import packed, unpacked
 from infra.cluster.virtual.store import Store
 from infra.cluster.virtual.weather import ExposedClient, PatientClient, Weather, ready
 
 T = TypeVar("T")
 _LATEST: dict[bytes, dict[str, Any]] = {}
-"""The newest state of this process by its digest: the next stage need not parse 60 MB again."""
+"""The newest state of this process by its digest: the next stage need not parse 40 MB again.
+
+Whoever opens it takes it out: what a stage replaces must not be kept alive until it ends.
+"""
 SETTLE_S = 60.0
 """Controllers look at everything there is when they start; a stage finds them idle."""
 
@@ -56,9 +58,13 @@ class VirtualCluster:
         return cast(Cluster, PatientClient(self.server.client(rate), lambda: self._weather))
 
     def open(self, state: bytes | None, background_pods: int = 0) -> None:
-        """Start from a saved state, or from a fresh cluster, and let the controllers settle."""
+        """Start from a saved state, or from a fresh cluster, and let the controllers settle.
+
+        Raises:
+            DamagedState: the state is cut, or was never one.
+        """
         if state:
-            saved = _LATEST.get(_digest(state)) or orjson.loads(state)
+            saved = _LATEST.pop(_digest(state), None) or unpacked(state)
             self.loop.now_ns = saved["now_ns"]
             self.server.store.load(saved["store"])
             self.plane.machines.load(saved["disks"])
@@ -110,14 +116,14 @@ class VirtualCluster:
                 yield "client_throttled_s", max(since_ns, from_ns), wait_ns / SECOND_NS
 
     def state(self) -> bytes:
-        """Everything a later opening needs, as JSON."""
+        """Everything a later opening needs, as it is stored."""
         saved = {
             "now_ns": self.loop.now_ns,
             "store": self.server.store.dump(),
             "disks": self.plane.machines.dump(),
             "running": self.plane.machines.dump_running(),
         }
-        body = orjson.dumps(saved)
+        body = packed(saved)
         _LATEST.clear()
         _LATEST[_digest(body)] = saved
         return body

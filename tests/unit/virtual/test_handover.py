@@ -1,8 +1,9 @@
 """A state that is handed on within a process is what another process would read."""
 
-import orjson
+import pytest
 
 from infra.cluster.virtual import runtime
+from infra.cluster.virtual.saved_state import DamagedState, packed, unpacked
 from tests.unit.virtual.conftest import OpenCluster
 
 
@@ -10,4 +11,17 @@ def test_the_state_handed_on_is_the_state_that_is_read(open_cluster: OpenCluster
     cluster = open_cluster()
     body = cluster.state()
     (handed_on,) = runtime._LATEST.values()
-    assert orjson.loads(body) == handed_on
+    assert unpacked(body) == handed_on
+
+
+@pytest.mark.parametrize("damaged", [b"not zstd", b"\x28\xb5\x2f\xfd", "cut"])
+def test_what_is_no_saved_state_is_refused(damaged: bytes | str) -> None:
+    whole = packed({"now_ns": 1, "store": {"uids": 0, "objects": [{"n": n} for n in range(2000)]}})
+    with pytest.raises(DamagedState):
+        unpacked(damaged if isinstance(damaged, bytes) else whole[:-4])
+
+
+@pytest.mark.parametrize("objects", [0, 1, 500, 501, 1001])
+def test_a_state_is_packed_in_pieces_and_unpacked_whole(objects: int) -> None:
+    state = {"now_ns": 1, "running": [], "store": {"uids": 2, "objects": [{"n": n} for n in range(objects)]}}
+    assert unpacked(packed(state)) == state

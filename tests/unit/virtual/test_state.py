@@ -15,6 +15,7 @@ from infra.cluster.kinds import DATA_VOLUME, POD, PV, PVC, VM, VMI, VOLUME_ATTAC
 from infra.cluster.port import Ref, Scope
 from infra.cluster.virtual.description import Description, load_description
 from infra.cluster.virtual.runtime import VirtualCluster
+from infra.cluster.virtual.saved_state import unpacked
 from infra.manifests import Disk, Machine, Mark, Source, virtual_machine
 from tests.unit.virtual.conftest import OpenCluster
 
@@ -87,13 +88,13 @@ def test_a_state_in_the_middle_of_clones_is_brought_to_its_end(open_cluster: Ope
     state = saved(open_cluster)
     phases = {
         obj["status"].get("phase")
-        for obj in json.loads(state)["store"]["objects"]
+        for obj in unpacked(state)["store"]["objects"]
         if obj["kind"] == "DataVolume" and obj["metadata"]["namespace"] == "ns"
     }
     assert phases - {"Succeeded"}, "nothing would be left to do"
     cluster = open_cluster(study(), state=state)
     cluster.run(later(cluster))
-    objects = json.loads(cluster.state())["store"]["objects"]
+    objects = unpacked(cluster.state())["store"]["objects"]
     assert {o["status"]["phase"] for o in objects if o["kind"] == "DataVolume"} == {"Succeeded"}
     assert {o["status"]["printableStatus"] for o in objects if o["kind"] == "VirtualMachine"} == {"Stopped"}
     assert not [o for o in objects if o["kind"] in ("Pod", "VirtualMachineInstance", "VolumeAttachment")]
@@ -106,7 +107,7 @@ def test_opening_and_saving_alone_changes_no_object(open_cluster: OpenCluster) -
     cluster.run(later(cluster))
     state = cluster.state()
     again = open_cluster(study(), state=state).state()
-    before, after = json.loads(state), json.loads(again)
+    before, after = unpacked(state), unpacked(again)
     settled_s = (after.pop("now_ns") - before.pop("now_ns")) / 1e9
     assert settled_s == pytest.approx(60, abs=1)
     assert after == before
@@ -116,10 +117,10 @@ def test_a_first_boot_is_a_reboot_after_a_new_opening(open_cluster: OpenCluster)
     cluster = open_cluster(study())
     cluster.run(create(cluster))
     cluster.run(later(cluster))
-    assert set(json.loads(cluster.state())["disks"].values()) == {1}
+    assert set(unpacked(cluster.state())["disks"].values()) == {1}
     again = open_cluster(study(), state=cluster.state())
     again.run(later(again))
-    assert set(json.loads(again.state())["disks"].values()) == {2}
+    assert set(unpacked(again.state())["disks"].values()) == {2}
 
 
 def test_another_seed_has_another_future(open_cluster: OpenCluster) -> None:
