@@ -26,8 +26,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api bench-ssh fidelity \
-	prove-api prove-compare prove-faults prove-kills prove-parsers prefect-up prefect-down \
+.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api bench-served bench-ssh \
+	fidelity prove-api prove-compare prove-faults prove-kills prove-parsers prefect-up prefect-down \
 	test-prefect prove-prefect bench-webhook prove-webhook lock testbed-build testbed-up testbed-down rgw-install rgw-up \
 	rgw-down test-rgw prove-rgw bench-store distclean
 
@@ -83,6 +83,9 @@ bench: $(READY) ## measure virtscale itself
 bench-api: testbed-build ## measure the adapter against a minimal client, on a real API server of its own
 	@$(BIN)/python -m tests.benchmarks.bench_api
 
+bench-served: $(READY) ## 6,000 VMs boot on the served cluster, ten watchers on it: received to noted, and CPU of its API part
+	@$(BIN)/python -m tests.benchmarks.bench_served
+
 bench-ssh: $(READY) ## the SSH prober against 6,000 end points on 127.0.0.0/8 coming up over 60 s
 	@$(BIN)/python -m tests.benchmarks.bench_ssh $(END_POINTS)
 
@@ -105,8 +108,9 @@ demo-api: testbed-up ## profile smoke against that API server, the virtual contr
 	for try in $$(seq 120); do grep -q '^controllers ready' .testbed/controllers.log && break; kill -0 $$controllers || exit 1; sleep 0.5; done; \
 	$(BIN)/virtscale run --profile smoke --cluster $(TESTBED) --stages $(STUDY_STAGES)
 
+# Two processes, each with API servers of its own: tests mostly wait. In the order of their names the long ones begin first.
 test-api: testbed-build ## the tests that need that API server (they start one of their own)
-	@$(BIN)/python -m pytest -q -m api $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -m api --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder tests/real tests/served $(PYTEST_ARGS)
 
 prove-api: testbed-build ## faults, brakes, memory and whole runs on a real API server of its own; goes on where it was stopped (writes docs/api-proof.md)
 	@$(BIN)/python -m tests.benchmarks.prove_api $(PROOF_ARGS)
