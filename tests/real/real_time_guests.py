@@ -22,7 +22,7 @@ from infra.testbed.control import controllers
 from infra.testbed.state import CONTEXT, State
 
 T = TypeVar("T")
-READY_S = 60.0
+READY_S = 120.0
 
 
 class SinceEpoch:

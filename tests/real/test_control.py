@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
 
 T = TypeVar("T")
 GUEST_STEPS = ("tcp_open_s", "ssh_banner_s", "ssh_ready_s")
-MEASURED = "preflight,golden-image,deploy,boot"
+ONE_STORM = ("--stages", "preflight,golden-image,boot", "--set", "boot.batches=4")
+DEPLOYS = "preflight,golden-image,deploy,clean"
 WITHOUT_GUESTS = "preflight,golden-image,tuning,deploy,boot,report,clean"
 KILLED_AFTER_ITS_FIRST_VM = """
 import os, signal, sys
@@ -108,7 +109,7 @@ def test_a_smoke_run_is_valid_and_says_testbed_everywhere(controlled: State, tmp
 
 def test_clean_deletes_nothing_foreign(controlled: State, tmp_path: Path) -> None:
     place = "kept-vms"
-    kept = virtscale(controlled, *smoke(tmp_path, "kept", "--stages", MEASURED, "--keep"))
+    kept = virtscale(controlled, *smoke(tmp_path, "kept", *ONE_STORM, "--keep"))
     assert kept.returncode == 0, kept.stderr
     ours = names(controlled, VM, place)
     assert len(ours) == 4
@@ -126,7 +127,7 @@ def test_clean_deletes_nothing_foreign(controlled: State, tmp_path: Path) -> Non
 
 
 def test_clean_finds_what_a_kill_between_create_and_spool_left(controlled: State, tmp_path: Path) -> None:
-    command = smoke(tmp_path, "killed", "--stages", MEASURED)
+    command = smoke(tmp_path, "killed", "--stages", DEPLOYS)
     killed = virtscale(controlled, *command, script=KILLED_AFTER_ITS_FIRST_VM)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert names(controlled, VM, "killed-vms")
@@ -136,7 +137,7 @@ def test_clean_finds_what_a_kill_between_create_and_spool_left(controlled: State
 
 
 def test_a_killed_run_goes_on_with_the_same_id(controlled: State, tmp_path: Path) -> None:
-    command = smoke(tmp_path, "resumed", "--stages", WITHOUT_GUESTS)
+    command = smoke(tmp_path, "resumed", "--stages", DEPLOYS)
     assert virtscale(controlled, *command, script=KILLED_AFTER_ITS_FIRST_VM).returncode == -signal.SIGKILL
     answer = virtscale(controlled, *command)
     assert answer.returncode == 0, answer.stderr

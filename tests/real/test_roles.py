@@ -21,7 +21,7 @@ from infra.only_run import holder_of, only_run
 from infra.testbed import apply, crds, servers
 from infra.testbed.state import CONTEXT, State
 from infra.world import World, WorldSpec, open_world
-from tasks import io_vms, latency_vms
+from tasks import io_vms, latency, latency_vms
 from tasks.preflight import preflight
 from tasks.profile import Profile
 from tasks.rights import STAGES, Right, rights_of
@@ -181,6 +181,7 @@ def opened(testbed: State) -> Iterator[Opened]:
     with pytest.MonkeyPatch.context() as patch, played(testbed) as cluster:
         patch.setattr(io_vms, "PAUSE_S", 0.5)
         patch.setattr(latency_vms, "PAUSE_S", 0.5)
+        patch.setattr(latency, "LOOKS_S", 1.0)
 
         @contextmanager
         def with_guests(spec: WorldSpec) -> Iterator[World]:

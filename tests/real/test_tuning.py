@@ -26,7 +26,7 @@ from tests.real.controlling import virtscale
 # The first test pays for the start of the servers and of the controllers.
 pytestmark = [
     pytest.mark.api,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
     pytest.mark.skipif(
         crds.schema_folder() is None, reason="OpenShift's real CRDs are not here: set VIRTSCALE_CRD_SCHEMAS"
     ),
@@ -55,7 +55,7 @@ KNOBS: dict[str, tuple[Knob, Target]] = {
 }
 SEVERAL = {name: OTHER[name] for name in ("kubelet-max-pods", "clone-strategy", "descheduler-mode")}
 REPORTS = {"conditions", "observedGeneration", "images"}
-SETTLED_S = 30.0
+SETTLED_S = 120.0
 
 
 def yes(asked: list[Any]) -> Any:

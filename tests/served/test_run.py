@@ -16,6 +16,7 @@ STAGES = "preflight,golden-image,deploy,boot,report,clean"
 
 
 @pytest.mark.api
+@pytest.mark.timeout(300)
 def test_profile_smoke_runs_and_its_tables_say_served(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,7 +48,7 @@ def test_the_command_says_where_it_serves_and_ends_when_asked(state: Path, tmp_p
         assert f"context {CONTEXT}" in said
         assert file.stat().st_mode & 0o077 == 0
         serving.terminate()
-        assert serving.wait(20) == 0
+        assert serving.wait(60) == 0
         assert serving.stderr.read() == "stopped\n"
 
 
