@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import Coroutine, Iterator
 from hashlib import blake2b
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from infra.cluster.kinds import NODE, kind_of
 from infra.cluster.port import Cluster, Object, ref_of
@@ -34,8 +34,12 @@ SETTLE_S = 60.0
 class VirtualCluster:
     """The virtual world's runtime: `client` is the run's own, `server` and `plane` the inside."""
 
-    def __init__(self, description: Description, seed: int, faults: FaultPlan) -> None:
+    def __new__(cls, *_: object) -> Self:
+        """Before anything of a new one exists, itself included: what is frozen is never freed."""
         _forget_closed_clusters()
+        return super().__new__(cls)
+
+    def __init__(self, description: Description, seed: int, faults: FaultPlan) -> None:
         self.description = description
         self.loop = new_loop()
         self._runner = asyncio.Runner(loop_factory=lambda: self.loop)
@@ -144,9 +148,9 @@ def _digest(state: bytes) -> bytes:
 def _forget_closed_clusters() -> None:
     """Free what was open before, and let the collector never look again at what is alive now.
 
-    A closed cluster is one large cycle. Freezing comes before anything of the new one exists:
-    frozen objects are never freed. While a cluster is open nothing is collected: the model makes no
-    cycles but 100,000s of long-lived objects.
+    A closed cluster is one large cycle, which a single frozen object in it would keep for ever. While
+    a cluster is open nothing is collected: the model makes no cycles but 100,000s of long-lived
+    objects.
     """
     gc.collect()
     gc.freeze()
