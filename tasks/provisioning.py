@@ -28,6 +28,8 @@ from tasks.requests import DELETED, Order, drive, is_marked, resent
 
 ERROR_PATIENCE_S = 60.0
 """How long a VM may say DataVolumeError: healthy clones say it for 0.1 s, broken ones for ever."""
+WHY = {"Failure": "True", "Synchronized": "False", "PodScheduled": "False"}
+"""Conditions, and their status, in which a VirtualMachine that does not run says what keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +273,10 @@ async def explain(world: World, profile: Profile, stage: str, batch: Batch) -> N
 
 def _stated(vm: Object) -> str:
     status: dict[str, Any] = vm.get("status") or {}
-    said = f"VirtualMachine {status.get('printableStatus') or 'without a status'}"
-    for condition in status.get("conditions") or []:
-        if condition.get("type") == "Failure" and condition.get("status") == "True":
-            said += f": {condition.get('message') or condition.get('reason')}"
-    return said
+    printable = status.get("printableStatus") or "without a status"
+    # what an instance no longer has stays on its VM
+    stated = [] if printable == "Running" else status.get("conditions") or []
+    conditions = (each for each in stated if WHY.get(each["type"]) == each["status"])
+    # one cause may be in two conditions
+    words = dict.fromkeys(each.get("message") or each.get("reason") or "" for each in conditions)
+    return ": ".join((f"VirtualMachine {printable}", *filter(None, words)))

@@ -20,7 +20,7 @@ Manifest = Mapping[str, Any]
 
 FIELD_MANAGER = "virtscale-testbed"
 PARALLEL = 4
-READY_S = 60.0
+READY_S = 180.0
 POLL_S = 0.05
 READY_CONDITIONS = {"CustomResourceDefinition": "Established", "APIService": "Available"}
 
@@ -84,7 +84,7 @@ def object_path(manifest: Manifest) -> str:
 
 
 def wait_for_condition(state: State, manifest: Manifest, condition: str) -> None:
-    """Return once the object's `condition` is True; ClusterError after 60 s."""
+    """Return once the object's `condition` is True; ClusterError after three minutes."""
     path = object_path(manifest)
 
     def holds() -> bool:
@@ -96,7 +96,7 @@ def wait_for_condition(state: State, manifest: Manifest, condition: str) -> None
 
 
 def wait_until(holds: Callable[[], bool], problem: str) -> None:
-    """Return once `holds` does; ClusterError with `problem` after 60 s."""
+    """Return once `holds` does; ClusterError with `problem` after three minutes."""
     deadline = time.monotonic() + READY_S
     while not holds():
         if time.monotonic() > deadline:

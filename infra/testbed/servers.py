@@ -14,7 +14,7 @@ from infra.testbed.state import State
 
 ETCD, API_SERVER, CONTROLLER_MANAGER = "etcd", "kube-apiserver", "kube-controller-manager"
 SERVERS = (ETCD, API_SERVER, CONTROLLER_MANAGER)
-READY_S = 120.0
+READY_S = 240.0
 POLL_S = 0.02
 OWN_FOLDERS = ("etcd", "logs", "pids", "pki", "run")
 OWN_FILES = ("kubeconfig", "controller-manager.kubeconfig", "audit-policy.json", "state.json")

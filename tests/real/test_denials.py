@@ -67,7 +67,8 @@ def ruled(testbed: State, name: str, expression: str) -> Iterator[None]:
             apply.request(testbed, "DELETE", f"{ADMISSION}/{plural}/{name}")
 
 
-def quota(testbed: State, vms: int) -> None:
+@contextmanager
+def quota(testbed: State, vms: int) -> Iterator[None]:
     """So many VirtualMachines in the run's namespace; nobody here counts for the API server but itself."""
     hard = {"count/virtualmachines.kubevirt.io": str(vms)}
     meta = {"name": "few", "namespace": VMS}
@@ -75,6 +76,8 @@ def quota(testbed: State, vms: int) -> None:
     apply.apply(testbed, [manifest])
     used = dict.fromkeys(hard, "0")
     apply.apply_status(testbed, {**manifest, "status": {"hard": hard, "used": used}})
+    yield
+    apply.delete(testbed, manifest)
 
 
 def policy(name: str, expression: str) -> list[dict[str, Any]]:
@@ -103,8 +106,7 @@ NONE_AT_ALL = "false"
 def test_vms_that_rules_of_the_cluster_deny_fail_in_the_servers_words(
     world: World, controlled: State
 ) -> None:
-    quota(controlled, 2 + 1)
-    with ruled(controlled, "no-second-vm", NO_SECOND):
+    with quota(controlled, 2 + 1), ruled(controlled, "no-second-vm", NO_SECOND):
         world.run(deploy_batch(world, profile(), 4))
     vms = {row["vm"]: row for row in rows(world, "vm_deploys")}
     assert len(vms) == 4
@@ -121,6 +123,24 @@ def test_vms_that_rules_of_the_cluster_deny_fail_in_the_servers_words(
     assert [reason.partition(":")[0] for reason in batch["reasons"]] == ["vm_not_ok"], (
         "nobody's login expired"
     )
+
+
+def test_a_name_that_somebody_else_took_first_fails_and_theirs_is_not_touched(
+    world: World, controlled: State
+) -> None:
+    theirs = virtual_machine(f"{RUN}-d2-0001", VMS)
+    apply.apply(controlled, [theirs])
+    path = apply.object_path(theirs)
+    _, before = apply.request(controlled, "GET", path)
+    world.run(deploy_batch(world, profile(), 2))
+    ours, taken = sorted(
+        (row for row in rows(world, "vm_deploys") if row["batch"] == 2), key=lambda r: r["vm"]
+    )
+    assert (ours["state"], taken["vm"], taken["state"]) == ("ok", f"{RUN}-d2-0001", "failed")
+    assert "already exists" in taken["detail"]
+    _, after = apply.request(controlled, "GET", path)
+    assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
+    assert "deletionTimestamp" not in after["metadata"]
 
 
 def test_preflight_refuses_what_a_policy_denies_in_its_words(world: World, controlled: State) -> None:

@@ -7,7 +7,7 @@ from infra.cluster.port import Cluster, Object, Ref
 from infra.cluster.virtual.control_plane import ControlPlane, Latest, announce, owner_reference
 from infra.cluster.virtual.controllers.printable_status import FINAL, condition
 from infra.cluster.virtual.informer import Key
-from infra.errors import AlreadyExists, NotFound
+from infra.errors import AlreadyExists, Denied, NotFound
 
 FOREGROUND = "kubevirt.io/foregroundDeleteVirtualMachine"
 CREATED_BY = "kubevirt.io/created-by"
@@ -16,6 +16,7 @@ OBSERVED = {"kubevirt.io/latest-observed-api-version": "v1", "kubevirt.io/storag
 """Virt-controller's first write of all to a VMI, as recorded: it costs a call like every other."""
 
 POD_GONE = {"type": "Ready", "status": "False", "reason": "PodNotExists"}
+NO_POD_YET = {**POD_GONE, "message": "virt-launcher pod has not yet been scheduled"}
 
 
 def launcher_name(vmi: Object) -> str:
@@ -94,6 +95,10 @@ class InstanceController:
                 await self._api.create(self._launcher(key, vmi))
             except AlreadyExists:
                 return
+            except Denied as error:
+                self._made.discard(uid)
+                await self._denied(key, vmi, error)
+                raise
             await announce(
                 self._api, vmi, "SuccessfulCreate", f"Created virtual machine pod {launcher_name(vmi)}"
             )
@@ -112,11 +117,20 @@ class InstanceController:
         await announce(self._api, vmi, "FailedPvcNotFound", text)
         said = {"status": "False", "message": text}
         conditions = [
-            POD_GONE | {"message": "virt-launcher pod has not yet been scheduled"},
+            NO_POD_YET,
             {"type": "PodScheduled", "reason": "Unschedulable", **said},
             {"type": "Synchronized", "reason": "FailedPvcNotFound", **said},
         ]
         await self._write(key, {"status": {"phase": "Pending", "conditions": conditions}})
+
+    async def _denied(self, key: Key, vmi: Object, error: Denied) -> None:
+        """The cluster's rules refuse the pod: said once, tried again (KubeVirt's source; not recorded)."""
+        text = f"failed to create virtual machine pod: {error}"
+        if condition(vmi, "Synchronized").get("message") == text:
+            return
+        await announce(self._api, vmi, "FailedCreate", f"Error creating pod: {error}")
+        failed = {"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": text}
+        await self._write(key, {"status": {"phase": "Pending", "conditions": [NO_POD_YET, failed]}})
 
     async def _make_budget(self, key: Key, vmi: Object) -> None:
         budget = {
