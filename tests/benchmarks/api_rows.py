@@ -170,6 +170,53 @@ def deleted_vms(lab: Lab, spec: Spec, _: Plan) -> Row:
     return _row(started_s, ("vms-deleted", does), (came_out, said(found)), wrong)
 
 
+POD_SECURITY = {"pod-security.kubernetes.io/enforce": "restricted"}
+FEW = 10
+DENIED_S = 30.0
+
+
+def pod_security(lab: Lab, spec: Spec, _: Plan) -> Row:
+    """The namespace takes only pods that are restricted."""
+    space: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": spec.namespace}}
+    strict = {**space, "metadata": {**space["metadata"], "labels": POD_SECURITY}}
+    what = ("pod-security", "the namespace takes only pods of PodSecurity's level restricted")
+    try:
+        apply.apply(lab.testbed, [strict])
+        return _denied(lab, spec, what, 'violates PodSecurity "restricted:latest"')
+    finally:
+        apply.apply(lab.testbed, [space])
+
+
+def limit_range(lab: Lab, spec: Spec, _: Plan) -> Row:
+    """The namespace takes only small pods."""
+    rule = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "small", "namespace": spec.namespace},
+        "spec": {"limits": [{"type": "Pod", "max": {"memory": "1Gi"}}]},
+    }
+    what = ("limit-range", "a LimitRange of the namespace takes only pods of up to 1 GiB")
+    try:
+        apply.apply(lab.testbed, [rule])
+        return _denied(lab, spec, what, "maximum memory usage per Pod is 1Gi")
+    finally:
+        apply.delete(lab.testbed, rule)
+
+
+def _denied(lab: Lab, spec: Spec, what: tuple[str, str], words: str) -> Row:
+    """A small storm, each VM of which has to say why it was not to be."""
+    started_s = time.monotonic()
+    few = replace(spec, size=FEW, changes={**CALM, "boot": {"limit_s": DENIED_S}})
+    found = lab.storm(few)
+    silent = [row["vm"] for row in found.vms if words not in (row["detail"] or "")]
+    wrong = {
+        f"{len(found.vms)} records": len(found.vms) != FEW,
+        f"{found.batch['n_timeout']} timeouts": found.batch["n_timeout"] != FEW,
+        f"without the server's words: {silent[:3]}": bool(silent),
+    }
+    return _row(started_s, what, (f"{told(found)}; each: {words}", said(found)), wrong)
+
+
 def strangers_untouched(lab: Lab, _: Spec, __: Plan) -> Row:
     """After everything above."""
     started_s = time.monotonic()
@@ -245,6 +292,8 @@ ROWS: dict[str, Make] = {
     "brake-stranger": stranger_brake,
     "brake-slow-api": slow_brake,
     "vms-deleted": deleted_vms,
+    "pod-security": pod_security,
+    "limit-range": limit_range,
     "strangers": strangers_untouched,
     "small": whole_run("small", "profile `small`, from preflight to report and clean", _small),
     "large": whole_run(
