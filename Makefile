@@ -22,6 +22,8 @@ PROOF_ARGS ?=
 # make bench-ssh END_POINTS='1000 30' is a smaller one: how many, over how many seconds.
 END_POINTS ?= 6000 60
 
+# Without byte code each process compiles Prefect again, for seconds; it goes into $(VENV) and into __pycache__.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)

@@ -14,7 +14,7 @@ from tasks.run import RunRequest
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-ANSWER_S = 5.0
+ANSWER_S = 15.0
 
 
 class PrefectAway(VirtscaleError):

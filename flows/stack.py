@@ -29,7 +29,7 @@ from infra.prefect_server import (
 
 ROOT = Path(__file__).parents[1]
 POOL = "virtscale"
-START_LIMIT_S = 60.0
+START_LIMIT_S = 180.0
 SECRET_FILE = "VIRTSCALE_WEBHOOK_SECRET_FILE"
 
 

@@ -24,7 +24,7 @@ from infra.settings import state_dir
 
 HEARTBEAT_S = "60"
 """The automation that marks dead runs waits for more than three of them."""
-START_LIMIT_S = 120.0
+START_LIMIT_S = 300.0
 STOP_LIMIT_S = 15.0
 _APP = "prefect.server.api.server:create_app"
 _LEASES = "prefect.server.concurrency.lease_storage.filesystem"
@@ -80,7 +80,7 @@ def ensure_server(database: str = "", port: int = 0) -> Server:
     A new one uses `database`, else SQLite in its folder, and listens on `port`, else a free one.
 
     Raises:
-        VirtscaleError: the port is in use, or it does not answer within two minutes; the text names its log.
+        VirtscaleError: the port is in use, or it does not answer within five minutes; the text names its log.
     """
     home().mkdir(parents=True, exist_ok=True)
     with _alone():
