@@ -35,6 +35,7 @@ from tasks.tuning_traps import traps
 
 STAGE = "tuning"
 VERIFY_LIMIT_S = 600.0
+FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 POOLS = "machine-config-pool"
 
@@ -332,7 +333,7 @@ def _merged(first: Object, second: Object) -> Object:
 
 async def _verified(world: World, profile: Profile, findings: list[Finding]) -> str:
     """Read the values in force until they are as desired, at most ten minutes; the text names what is not."""
-    start_ns, pause_s = world.clock.now_ns(), 1.0
+    start_ns, pause_s = world.clock.now_ns(), FIRST_PAUSE_S
     waiting = [finding for finding in findings if finding.status == "differs"]
     while True:
         look = look_at(world, profile)

@@ -18,7 +18,7 @@ from tasks.ownership import find
 from tasks.profile import Profile
 from tasks.requests import is_marked, resent
 from tasks.roll_out import pool_marks, pools_rolled_out, rolled_out
-from tasks.tuning import LONGEST_PAUSE_S, VERIFY_LIMIT_S, Finding, apply, look_at, nested
+from tasks.tuning import FIRST_PAUSE_S, LONGEST_PAUSE_S, VERIFY_LIMIT_S, Finding, apply, look_at, nested
 from tasks.tuning_look import Look, shown, text_of, value_at
 from tasks.tuning_snapshot import (
     FieldBefore,
@@ -183,7 +183,7 @@ async def _undo(work: _Work, what: tuple[Knob, Ref]) -> None:
 async def _checked(work: _Work) -> list[Finding]:
     """Read every value in force again, until it is what it was before or ten minutes have passed."""
     world, snapshot = work.world, work.snapshot
-    start_ns, pause_s = world.clock.now_ns(), 1.0
+    start_ns, pause_s = world.clock.now_ns(), FIRST_PAUSE_S
     while True:
         look = look_at(world, work.profile)
         findings = [await _check(work, look, name) for name in snapshot["found"]]

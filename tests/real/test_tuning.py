@@ -15,7 +15,8 @@ from infra.errors import Invalid, InvalidRun, NotFound
 from infra.testbed import crds
 from infra.testbed.state import CONTEXT, State
 from infra.world import World, WorldSpec, open_world
-from tasks import roll_out
+from tasks import roll_out, tuning_revert
+from tasks import tuning as tuning_stage
 from tasks.knobs import Knob, Target, catalogue
 from tasks.profile import Profile
 from tasks.records import TABLES
@@ -81,6 +82,9 @@ def world(controlled: State, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """One world for all: each test takes back what it set."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", str(controlled.kubeconfig))
+        # operators here take tenths of seconds, not minutes
+        for module in (tuning_stage, tuning_revert):
+            patch.setattr(module, "FIRST_PAUSE_S", 0.1)
         store = str(tmp_path_factory.mktemp("store"))
         with open_world(WorldSpec(run_id="knobs", store=store, cluster=CONTEXT, schemas=TABLES)) as opened:
             yield opened
