@@ -5,10 +5,11 @@ DataVolumes, claims, instances and pods that controllers derive carry it as well
 annotation, so nobody can own our objects by copying a label.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from infra.cluster.port import Object
+from infra.own_manifest import dressed, reference
 
 RUN_LABEL = "virtscale.io/run"
 STAGE_LABEL = "virtscale.io/stage"
@@ -81,7 +82,11 @@ class CloudInit:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The shape of a VirtualMachine; `network` names a NetworkAttachmentDefinition, "" is the pod network."""
+    """The shape of a VirtualMachine; `network` names a NetworkAttachmentDefinition, "" is the pod network.
+
+    With an `instance_type` its sizes are left to that, with a `preference` the models of its devices.
+    `manifest` is one of the user's own, in which nothing but what is ours is replaced; {} is none.
+    """
 
     cores: int
     memory_gib: float
@@ -89,6 +94,9 @@ class Machine:
     network: str = ""
     cloud_init: CloudInit | None = None
     priority_class: str = ""
+    instance_type: str = ""
+    preference: str = ""
+    manifest: Object = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,13 @@ def _metadata(name: str, namespace: str, mark: Mark, **annotations: str) -> Obje
 
 def virtual_machine(name: str, namespace: str, mark: Mark, machine: Machine, source: Source) -> Object:
     """A halted VirtualMachine whose root disk is cloned from a DataSource."""
+    if machine.manifest:
+        seed = None if machine.cloud_init is None else machine.cloud_init.volume
+        root, metadata = _root_template(name, mark, machine.disk, source), _metadata(name, namespace, mark)
+        return dressed(machine.manifest, metadata, root, seed)
+    named = {"instancetype": machine.instance_type, "preference": machine.preference}
     spec = {
+        **{field: reference(field, text) for field, text in named.items() if text},
         "runStrategy": "Halted",
         "dataVolumeTemplates": [_root_template(name, mark, machine.disk, source)],
         "template": {
@@ -149,6 +163,7 @@ def _source_ref(source: Source) -> Object:
 
 
 def _instance_spec(vm: str, machine: Machine) -> Object:
+    model, bus = ({}, {}) if machine.preference else ({"model": "virtio"}, {"bus": "virtio"})
     network, interface = _network(machine.network)
     seeds = [] if machine.cloud_init is None else [machine.cloud_init.volume]
     return {
@@ -156,14 +171,13 @@ def _instance_spec(vm: str, machine: Machine) -> Object:
         "evictionStrategy": "LiveMigrate",
         "terminationGracePeriodSeconds": 0,
         "domain": {
-            "cpu": {"cores": machine.cores, "sockets": 1, "threads": 1},
-            "memory": {"guest": memory_quantity(machine.memory_gib)},
+            **({} if machine.instance_type else _sizes(machine)),
             "devices": {
                 "disks": [
-                    {"name": ROOT_DISK, "disk": {"bus": "virtio"}, "bootOrder": 1},
-                    *({"name": seed["name"], "disk": {"bus": "virtio"}} for seed in seeds),
+                    {"name": ROOT_DISK, "disk": bus, "bootOrder": 1},
+                    *({"name": seed["name"], "disk": bus} for seed in seeds),
                 ],
-                "interfaces": [interface],
+                "interfaces": [{**interface, **model}],
             },
         },
         "networks": [network],
@@ -171,11 +185,17 @@ def _instance_spec(vm: str, machine: Machine) -> Object:
     }
 
 
+def _sizes(machine: Machine) -> Object:
+    return {
+        "cpu": {"cores": machine.cores, "sockets": 1, "threads": 1},
+        "memory": {"guest": memory_quantity(machine.memory_gib)},
+    }
+
+
 def _network(network: str) -> tuple[Object, Object]:
     if network:
-        interface = {"name": "net", "bridge": {}, "model": "virtio"}
-        return {"name": "net", "multus": {"networkName": network}}, interface
-    return {"name": "default", "pod": {}}, {"name": "default", "masquerade": {}, "model": "virtio"}
+        return {"name": "net", "multus": {"networkName": network}}, {"name": "net", "bridge": {}}
+    return {"name": "default", "pod": {}}, {"name": "default", "masquerade": {}}
 
 
 def golden_data_volume(name: str, namespace: str, mark: Mark, url: str, disk: Disk) -> Object:

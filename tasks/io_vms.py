@@ -153,7 +153,8 @@ def pinned_vm(world: World, profile: Profile, name: str, host: str) -> Object:
     mark = replace(mark_of(world, STAGE), batch=0, index=number)
     machine = machine_of(profile, world.guests.cloud_init(name))
     manifest = manifests.virtual_machine(name, profile.namespace, mark, machine, source_of(profile, number))
-    manifest["spec"]["template"]["spec"]["nodeSelector"] = {HOSTNAME: host}
+    spec = manifest["spec"]["template"]["spec"]
+    spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), HOSTNAME: host}
     return manifest
 
 

@@ -10,14 +10,12 @@ from typing import Any
 
 from infra import manifests
 from infra.cluster.kinds import (
-    ATTACHED_NETWORK,
     DATA_SOURCE,
     DATA_VOLUME,
     DESCHEDULER,
     MACHINE_CONFIG_POOL,
     NAMESPACE,
     NODE,
-    PRIORITY_CLASS,
     SNAPSHOT,
     SNAPSHOT_CLASS,
     STORAGE_CLASS,
@@ -35,7 +33,8 @@ from tasks.capacity import fit, largest_batch
 from tasks.golden_image import IMAGE, root_disk, sources_of
 from tasks.inventory import served
 from tasks.latency_vms import realtime_vm
-from tasks.nodes import is_ready, need_of, rooms
+from tasks.named_objects import named_objects
+from tasks.nodes import GIB, is_ready, need_of, quantity, rooms
 from tasks.ownership import find, is_lent, mark_of
 from tasks.profile import Profile
 from tasks.provisioning import machine_of
@@ -171,18 +170,29 @@ async def _clone_strategy(world: World, profile: Profile) -> list[Finding]:
 
 async def _names(world: World, profile: Profile) -> list[Finding]:
     """Objects that the profile names, and that no dry run of a VirtualMachine would miss."""
-    namespace, _, network = profile.vm.network.rpartition("/")
-    wanted = (
-        ("network", network, Ref(ATTACHED_NETWORK, namespace or profile.namespace, network)),
-        ("priority_class", profile.vm.priority_class, Ref(PRIORITY_CLASS, "", profile.vm.priority_class)),
-    )
-    return [await _there(world, key, ref) for key, name, ref in wanted if name]
+    return [await _there(world, profile, key, ref) for key, ref in named_objects(profile)]
 
 
-async def _there(world: World, key: str, ref: Ref) -> Finding:
-    if await find(world, ref) is not None:
+async def _there(world: World, profile: Profile, key: str, ref: Ref) -> Finding:
+    found = await find(world, ref)
+    if found is None:
+        hint = f"set vm.{key}, or make it"
+        return Finding(f"vm.{key}", "failed", "there is none of that name", str(ref), hint)
+    if key != "instance_type":
         return Finding(f"vm.{key}", "ok", ref.name)
-    return Finding(f"vm.{key}", "failed", "there is none of that name", str(ref), f"set vm.{key}, or make it")
+    return _sizes(profile, ref, found["spec"])
+
+
+def _sizes(profile: Profile, ref: Ref, gives: Object) -> Finding:
+    """What an instance type gives is what the profile counts with."""
+    shape = profile.vm
+    cores, memory_gib = int(gives["cpu"]["guest"]), quantity(gives["memory"]["guest"]) / GIB
+    found = f"{ref.name}: {cores} vCPUs, {memory_gib:g} GiB"
+    if (cores, memory_gib) == (shape.cores, shape.memory_gib):
+        return Finding("vm.instance_type", "ok", found)
+    needed = f"{shape.cores} vCPUs, {shape.memory_gib:g} GiB as the profile says"
+    hint = f"set vm.cores={cores} and vm.memory_gib={memory_gib:g}, or another vm.instance_type"
+    return Finding("vm.instance_type", "failed", found, needed, hint)
 
 
 async def _namespaces(world: World, profile: Profile) -> list[Finding]:

@@ -14,8 +14,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from infra.errors import ProfileError
 from infra.explain import unknown_choice
+from infra.own_manifest import has_cloud_init, problem, stated
 from tasks.knobs import wrong
-from tasks.profile_source import Override, explain, merge, read_source
+from tasks.profile_source import Override, explain, merge, read_source, with_manifest
 from tasks.thresholds import Brakes, Compare, Limits, Positive, Quiesce, Seconds, Section
 
 __all__ = ["Compare", "Limits", "Positive", "Quiesce", "Seconds", "Section"]
@@ -64,6 +65,30 @@ class VirtualMachineShape(Section):
     priority_class: str = Field(
         "", description="PriorityClass of the VMs; best a low one, so that others win"
     )
+    instance_type: str = Field(
+        "",
+        pattern=r"^((virtualmachineinstancetype/)?[a-z0-9][-a-z0-9.]*)?$",
+        description="cluster-wide instance type, or virtualmachineinstancetype/NAME; left out: none",
+    )
+    preference: str = Field(
+        "",
+        pattern=r"^((virtualmachinepreference/)?[a-z0-9][-a-z0-9.]*)?$",
+        description="cluster-wide preference, or virtualmachinepreference/NAME; left out: none",
+    )
+    manifest: dict[str, Any] = Field(
+        {}, description="a VirtualMachine of your own, as the path of a YAML file; left out: the study's"
+    )
+
+    @model_validator(mode="after")
+    def _as_its_manifest_says(self) -> Self:
+        if not self.manifest:
+            return self
+        if said := problem(self.manifest):
+            raise ValueError(f"the manifest {said}")
+        for key, value in stated(self.manifest).items():
+            if getattr(self, key) != value:
+                raise ValueError(f"{key} is {getattr(self, key)}, the manifest says {value}: leave it out")
+        return self
 
 
 class Guests(Section):
@@ -295,6 +320,15 @@ class Profile(Section):
         return self
 
     @model_validator(mode="after")
+    def _one_cloud_init(self) -> Self:
+        if self.guests.path == "ssh" and self.vm.manifest and has_cloud_init(self.vm.manifest):
+            raise ValueError(
+                "vm.manifest has a cloud-init volume, and guests.path ssh brings one: take it out, or set "
+                "guests.path=none"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _clones_fit(self) -> Self:
         if self.vm.disk_gib < self.golden_image.size_gib:
             raise ValueError(
@@ -312,7 +346,7 @@ def load_profile(name_or_path: str, sets: Sequence[str] = ()) -> Profile:
     """
     where, data = read_source(name_or_path)
     overrides = [Override.parse(text, Profile) for text in sets]
-    data = merge(data, overrides)
+    data = with_manifest(where, merge(data, overrides))
     try:
         profile = Profile.model_validate_json(json.dumps(data, default=str), strict=True)
     except ValidationError as error:

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, Union, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
 from infra.errors import ProfileError
 from infra.explain import keys_of, syntax, unknown_choice, unknown_key, what_is_wrong
+from infra.own_manifest import problem, stated
 
 FOLDER = Path(__file__).parents[1] / "deployments" / "profiles"
 """The built-in profiles: `<name>.toml`."""
@@ -145,6 +147,43 @@ def merge(data: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, A
         else:
             table[each.path[-1]] = each.value
     return merged
+
+
+def with_manifest(where: str, data: dict[str, Any]) -> dict[str, Any]:
+    """The content of the file that `vm.manifest` names in its place, and in `[vm]` what it decides.
+
+    A path is taken from the current folder, as kubectl does. The profile is whole afterwards: it may be
+    sent to another machine.
+
+    Raises:
+        ProfileError: no such file, no YAML, no VirtualMachine that VMs can be made of.
+    """
+    vm = data.get("vm")
+    path = vm.get("manifest") if isinstance(vm, dict) else None
+    if not isinstance(vm, dict) or not isinstance(path, str) or not path:
+        return data
+    try:
+        manifest = _without_nulls(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+        said = problem(manifest) if isinstance(manifest, dict) else "is no single YAML object"
+        decided = {} if said else stated(manifest)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProfileError(f"{where}: vm.manifest {path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise ProfileError(f"{where}: vm.manifest {path}: {' '.join(str(error).split())}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ProfileError(f"{where}: vm.manifest {path}: {error}") from None
+    if said:
+        raise ProfileError(f"{where}: vm.manifest {path}: it {said}")
+    return {**data, "vm": {**decided, **vm, "manifest": manifest}}
+
+
+def _without_nulls(value: Any) -> Any:
+    """To Kubernetes a null is a key that is not there; TOML has none."""
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return value
 
 
 def _copy(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -188,8 +188,17 @@ class Clones:
 def machine_of(profile: Profile, seed: CloudInit | None = None) -> Machine:
     """The shape of every VM, and what its guest is told."""
     shape = profile.vm
-    disk, priority = root_disk(profile), shape.priority_class
-    return Machine(shape.cores, shape.memory_gib, disk, shape.network, seed, priority)
+    return Machine(
+        cores=shape.cores,
+        memory_gib=shape.memory_gib,
+        disk=root_disk(profile),
+        network=shape.network,
+        cloud_init=seed,
+        priority_class=shape.priority_class,
+        instance_type=shape.instance_type,
+        preference=shape.preference,
+        manifest=shape.manifest,
+    )
 
 
 def source_of(profile: Profile, i: int) -> Source:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from infra.cluster.kinds import (
-    ATTACHED_NETWORK,
     CONTROLLER_REVISION,
     DATA_SOURCE,
     DATA_VOLUME,
@@ -24,7 +23,6 @@ from infra.cluster.kinds import (
     NETWORK_ENACTMENT,
     NODE,
     POD,
-    PRIORITY_CLASS,
     PV,
     PVC,
     ROLE,
@@ -45,6 +43,7 @@ from infra.cluster.kinds import (
 from infra.cluster.lease import WHERE as LEASE_REF
 from infra.world import WORLD_MARK
 from tasks.knobs import End, Knob, Target, catalogue
+from tasks.named_objects import named_objects
 from tasks.profile import Profile
 
 SUBRESOURCES = replace(VM, group="subresources.kubevirt.io")
@@ -145,13 +144,8 @@ def _preflight(profile: Profile) -> list[Right]:
 
 def _named(profile: Profile) -> list[Right]:
     """What the profile names is looked up."""
-    namespace, _, network = profile.vm.network.rpartition("/")
-    priority = profile.vm.priority_class
-    place = namespace or profile.namespace
-    return [
-        *(_may("get", ATTACHED_NETWORK, within=place, name=network, optional=True) if network else ()),
-        *(_may("get", PRIORITY_CLASS, name=priority, optional=True) if priority else ()),
-    ]
+    refs = [ref for _, ref in named_objects(profile)]
+    return [Right("get", ref.kind, ref.namespace, name=ref.name, optional=True) for ref in refs]
 
 
 def _golden_image(profile: Profile) -> list[Right]:

@@ -64,8 +64,8 @@ def comparability(request: RunRequest, world: World) -> dict[str, Any]:
         "world": world.name,
         "versions": dict(world.versions),
         "tuning": around.tuning,
-        "vm": profile.vm.model_dump(mode="json", include={"cores", "memory_gib", "disk_gib", "network"}),
-        "vm_manifest_sha256": manifest_sha256(),
+        "vm": shape(profile),
+        "vm_manifest_sha256": manifest_sha256(profile.vm.manifest),
         "golden_image": profile.golden_image.model_dump(mode="json", include={"url", "size_gib"}),
         "golden_sources": profile.golden_image.sources,
         "storage_class": profile.vm.storage_class,
@@ -85,11 +85,19 @@ def comparability(request: RunRequest, world: World) -> dict[str, Any]:
     }
 
 
-def manifest_sha256() -> str:
+def shape(profile: Profile) -> dict[str, Any]:
+    """What a VM is; without an instance type and a preference there is nothing said of them."""
+    found = profile.vm.model_dump(mode="json", include={"cores", "memory_gib", "disk_gib", "network"})
+    named = profile.vm.model_dump(mode="json", include={"instance_type", "preference"})
+    return found | {key: name for key, name in named.items() if name}
+
+
+def manifest_sha256(own: dict[str, Any]) -> str:
     """The hash of what a VM's manifest says besides names, marks and values that are keys of their own."""
     disk = Disk(1, "class", "ReadWriteMany", "Block")
     mark = Mark("run", "nonce", "stage")
-    manifest = virtual_machine("vm", "namespace", mark, Machine(1, 1.0, disk), Source("golden", "source"))
+    machine = Machine(1, 1.0, disk, manifest=own)
+    manifest = virtual_machine("vm", "namespace", mark, machine, Source("golden", "source"))
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 

@@ -144,6 +144,36 @@ CUSTOM_RESOURCE = Kind(
 PRIORITY_CLASS = Kind(
     "PriorityClass", "scheduling.k8s.io", "v1", "priorityclasses", namespaced=False, status_subresource=False
 )
+INSTANCE_TYPE = Kind(
+    "VirtualMachineInstancetype",
+    "instancetype.kubevirt.io",
+    "v1beta1",
+    "virtualmachineinstancetypes",
+    status_subresource=False,
+)
+CLUSTER_INSTANCE_TYPE = Kind(
+    "VirtualMachineClusterInstancetype",
+    "instancetype.kubevirt.io",
+    "v1beta1",
+    "virtualmachineclusterinstancetypes",
+    namespaced=False,
+    status_subresource=False,
+)
+PREFERENCE = Kind(
+    "VirtualMachinePreference",
+    "instancetype.kubevirt.io",
+    "v1beta1",
+    "virtualmachinepreferences",
+    status_subresource=False,
+)
+CLUSTER_PREFERENCE = Kind(
+    "VirtualMachineClusterPreference",
+    "instancetype.kubevirt.io",
+    "v1beta1",
+    "virtualmachineclusterpreferences",
+    namespaced=False,
+    status_subresource=False,
+)
 ATTACHED_NETWORK = Kind(
     "NetworkAttachmentDefinition",
     "k8s.cni.cncf.io",
@@ -198,6 +228,10 @@ KINDS: tuple[Kind, ...] = (
     CUSTOM_RESOURCE,
     PRIORITY_CLASS,
     ATTACHED_NETWORK,
+    INSTANCE_TYPE,
+    CLUSTER_INSTANCE_TYPE,
+    PREFERENCE,
+    CLUSTER_PREFERENCE,
 )
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in KINDS}

@@ -90,9 +90,34 @@ KINDS = (
 WHOLE_KINDS = (
     Kind("kubevirt.io", "KubeVirt", ("v1",), ("kv", "kvs"), has_status=True),
     Kind("cdi.kubevirt.io", "CDI", ("v1beta1",), ("cdi", "cdis"), is_namespaced=False),
+    Kind(
+        "k8s.cni.cncf.io",
+        "NetworkAttachmentDefinition",
+        ("v1",),
+        ("net-attach-def",),
+        plural="network-attachment-definitions",
+    ),
 )
-# What virtual controllers make on a testbed as the real ones do, and no published schema is at hand for.
-OWN_KINDS = (Kind("cdi.kubevirt.io", "VolumeCloneSource", ("v1beta1",)),)
+# What virtual controllers make or a VirtualMachine names, and no published schema is at hand for.
+OWN_KINDS = (
+    Kind("cdi.kubevirt.io", "VolumeCloneSource", ("v1beta1",)),
+    Kind("instancetype.kubevirt.io", "VirtualMachineInstancetype", ("v1beta1",), ("vminstancetype",)),
+    Kind(
+        "instancetype.kubevirt.io",
+        "VirtualMachineClusterInstancetype",
+        ("v1beta1",),
+        ("vmclusterinstancetype",),
+        is_namespaced=False,
+    ),
+    Kind("instancetype.kubevirt.io", "VirtualMachinePreference", ("v1beta1",), ("vmpref",)),
+    Kind(
+        "instancetype.kubevirt.io",
+        "VirtualMachineClusterPreference",
+        ("v1beta1",),
+        ("vmcp",),
+        is_namespaced=False,
+    ),
+)
 SNAPSHOT_KINDS = (
     Kind(
         "snapshot.storage.k8s.io",

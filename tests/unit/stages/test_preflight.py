@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from infra import manifests
@@ -84,6 +86,13 @@ def test_quantities(text: str, number: float) -> None:
         ("network", "lab/vlan7", "NetworkAttachmentDefinition lab/vlan7"),
         ("network", "vlan7", "NetworkAttachmentDefinition virtscale/vlan7"),
         ("priority_class", "low", "PriorityClass low"),
+        ("instance_type", "u1.medium", "VirtualMachineClusterInstancetype u1.medium"),
+        (
+            "instance_type",
+            "virtualmachineinstancetype/small",
+            "VirtualMachineInstancetype virtscale/small",
+        ),
+        ("preference", "rhel.9", "VirtualMachineClusterPreference rhel.9"),
     ],
 )
 def test_a_name_of_the_profile_is_looked_up(
@@ -114,3 +123,21 @@ def test_vms_carry_the_priority_class_of_the_profile() -> None:
     low = machine_of(profile_of(vm={"priority_class": "low"}))
     made = manifests.virtual_machine("vm", "ns", mark, low, source)
     assert made["spec"]["template"]["spec"]["priorityClassName"] == "low"
+
+
+def instance_type(cores: int, memory: str) -> dict[str, Any]:
+    sizes = {"cpu": {"guest": cores}, "memory": {"guest": memory}}
+    kind = {"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineClusterInstancetype"}
+    return {**kind, "metadata": {"name": "u1"}, "spec": sizes}
+
+
+def test_what_an_instance_type_gives_is_what_the_profile_counts_with(open_virtual: OpenWorld) -> None:
+    with open_virtual() as world:
+        world.run(world.cluster.create(instance_type(2, "4Gi")))
+        with pytest.raises(
+            InvalidRun,
+            match=r"vm\.instance_type: 1 vCPUs, 2 GiB .* u1: 2 vCPUs, 4 GiB; set vm\.cores=2 and vm\.m",
+        ):
+            world.run(preflight(world, profile_of(vm={"instance_type": "u1"})))
+        sized = {"instance_type": "u1", "cores": 2, "memory_gib": 4.0}
+        assert world.run(preflight(world, profile_of(vm=sized)))["failed"] == 0

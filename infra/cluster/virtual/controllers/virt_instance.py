@@ -152,7 +152,8 @@ class InstanceController:
     def _launcher(self, key: Key, vmi: Object) -> Object:
         nodes = self._plane.description.nodes
         domain = vmi["spec"]["domain"]
-        cores = (domain.get("cpu") or {}).get("cores", 1)
+        cpu = domain.get("cpu") or {}
+        cores = cpu.get("cores", 1) * cpu.get("sockets", 1) * cpu.get("threads", 1)
         requests = {
             "cpu": f"{1000 * cores // nodes.cpu_allocation_ratio}m",
             "memory": f"{round(_memory_mib(domain) + nodes.launcher_overhead_gib * 1024)}Mi",

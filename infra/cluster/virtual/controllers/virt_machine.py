@@ -16,6 +16,7 @@ from infra.cluster.virtual.control_plane import (
     owner_reference,
     unchanged,
 )
+from infra.cluster.virtual.controllers.instance_types import sized
 from infra.cluster.virtual.controllers.printable_status import FINAL, volume_status, wanted_status
 from infra.cluster.virtual.informer import Key
 from infra.cluster.virtual.store import merge
@@ -134,7 +135,7 @@ class VirtualMachineController:
             return
         self._made[uid] = generation
         await ensure(self._api, self._revision(key, vm, generation))
-        await ensure(self._api, self._instance(key, vm))
+        await ensure(self._api, self._instance(key, vm, await sized(self._api, vm)))
         message = f"Started the virtual machine by creating the new virtual machine instance {key[1]}"
         await announce(self._api, vm, "SuccessfulCreate", message)
 
@@ -152,7 +153,7 @@ class VirtualMachineController:
             "data": {},
         }
 
-    def _instance(self, key: Key, vm: Object) -> Object:
+    def _instance(self, key: Key, vm: Object, spec: Object) -> Object:
         template = vm["spec"]["template"]
         return {
             "apiVersion": VMI.api_version,
@@ -165,7 +166,7 @@ class VirtualMachineController:
                 "finalizers": VMI_FINALIZERS,
                 "ownerReferences": [owner_reference(vm)],
             },
-            "spec": template["spec"],
+            "spec": spec,
             "status": {"phase": "Pending"},
         }
 
