@@ -58,7 +58,8 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
         KeyboardInterrupt: interrupted; objects of the run are gone unless it was interrupted twice.
     """
     store, folders = open_store(request.store), run_folders(request.run_id, TABLES)
-    with only_process(store, request.run_id), uploading(store, request.run_id, folders, tell) as store:
+    uploads = uploading(store, request.run_id, folders, tell, virtual_time=request.spec().is_virtual)
+    with only_process(store, request.run_id), uploads as store:
         manifest = begin(store, request)
         with one_run(request, store) as still_alone, recorded(store, manifest) as session:
             session.still_alone = still_alone

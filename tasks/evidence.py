@@ -21,7 +21,7 @@ from tasks.requests import resent
 KEPT = 10
 """VMs of a batch of which something is kept."""
 LONGEST = 20_000
-"""Characters of a document that are kept."""
+"""Characters of a document that are kept; a longer one says at its end how many are missing."""
 LAUNCHER_OF = "vm.kubevirt.io/name"
 """Label of a launcher pod: its VirtualMachine."""
 LEFT_OUT = frozenset(
@@ -43,7 +43,7 @@ async def keep_evidence(world: World, profile: Profile, attempt: Attempt, batch:
     for i in batch.where("timeout", "failed", "lost")[:KEPT]:
         keys = {"stage": batch.stage, "batch": int(attempt.cell.cell), "vm": batch.names[i]}
         found = [obj async for obj in _objects(world, profile.namespace, batch.names[i])]
-        attempt.add("evidence", [{**keys, **_document(obj)} for obj in found])
+        attempt.add("evidence", [{**keys, **document_of(obj)} for obj in found])
 
 
 async def _objects(world: World, where: str, vm: str) -> AsyncIterator[Object]:
@@ -72,9 +72,15 @@ async def _read(world: World, scope: Scope) -> list[Object]:
         return []
 
 
-def _document(obj: Object) -> dict[str, str]:
+def document_of(obj: Object) -> dict[str, str]:
+    """What is kept of an object: its kind, its name, and its manifest as text."""
     text = json.dumps(_shown(obj), indent=1, sort_keys=True)
-    return {"kind": obj["kind"], "name": obj["metadata"]["name"], "document": text[:LONGEST]}
+    return {"kind": obj["kind"], "name": obj["metadata"]["name"], "document": _cut(text)}
+
+
+def _cut(text: str) -> str:
+    missing = len(text) - LONGEST
+    return text if missing <= 0 else f"{text[:LONGEST]}\n... cut here: {missing:,} characters are missing"
 
 
 def _shown(value: Any) -> Any:

@@ -103,6 +103,11 @@ class FolderStore:
         with store_errors(self.root, "written"), suppress(NotADirectoryError):
             self._path(key).unlink(missing_ok=True)
 
+    def release(self, key: str, path: Path) -> None:
+        """Remove the file now: what was written is on the disk."""
+        with store_errors(path, "written"):
+            path.unlink(missing_ok=True)
+
     def address(self, key: str) -> str:
         """The file's absolute path."""
         return str(self._path(key))

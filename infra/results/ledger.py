@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.results.manifest import OBJECTS
+from infra.results.parts import by_row
 from infra.results.port import Commit, ObjectName, ObjectStore
 from infra.results.read import read_part
 from infra.results.spool import read_spool
@@ -32,7 +33,7 @@ def _spooled(spool_dir: Path) -> Iterator[dict[str, Any]]:
     for path in sorted([*spool_dir.glob("*.spool"), *spool_dir.glob("*.lost")]):
         for table, rows in read_spool(path):
             if table == OBJECTS:
-                yield from rows
+                yield from by_row(rows)
 
 
 def _committed(store: ObjectStore, commits: Iterable[Commit]) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ So there is one outbox, one order of writes and one view of what is stored, howe
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from infra.errors import StageError, VirtscaleError
@@ -93,6 +94,10 @@ class LentStore:
     def delete(self, key: str) -> None:
         """Remove; no error when it is gone already."""
         self._ask("delete", key)
+
+    def release(self, key: str, path: Path) -> None:
+        """Have a file of this machine removed as soon as the object is safe without it."""
+        self._ask("release", key, path)
 
     def address(self, key: str) -> str:
         """The object's address in the store itself."""

@@ -27,8 +27,9 @@ Kind = Literal["put", "put_new", "delete"]
 class Write:
     """One write. `writer` marks a conditional one, so that it is known again after our own death.
 
-    `kept`: it has an entry on the disk. `awaited`: somebody waits for it. `done`: the store has answered;
-    `won` is what it said.
+    `kept`: it has an entry on the disk. `awaited`: somebody waits for it. `relied_on`: nobody did, and the
+    run has gone on from it; `frees` is the spool that holds its rows until then. `done`: the store has
+    answered; `won` is what it said.
     """
 
     number: int
@@ -37,6 +38,8 @@ class Write:
     writer: str = field(default_factory=lambda: secrets.token_hex(8))
     kept: bool = False
     awaited: bool = False
+    relied_on: bool = False
+    frees: Path | None = None
     done: bool = False
     won: bool = True
 
@@ -47,8 +50,18 @@ class Write:
 
     @property
     def decides(self) -> bool:
-        """Whether it is sent alone: it makes others visible, replaces, or removes."""
+        """Whether it is sent after all before it: it makes others visible, replaces, or removes."""
         return self.kind != "put_new" or self.key.startswith(("_commits/", "_ledger/"))
+
+    @property
+    def commits(self) -> bool:
+        """Whether it makes an attempt visible."""
+        return self.kind == "put_new" and self.key.startswith("_commits/")
+
+    def free(self) -> None:
+        """Remove the spool: its rows are safe without it."""
+        if self.frees is not None:
+            self.frees.unlink(missing_ok=True)
 
 
 class Outbox:

@@ -1,15 +1,17 @@
-"""From rows to Parquet parts: rows are checked as they come, the same rows give the same bytes."""
+"""From rows to columns to Parquet parts: rows are checked as they come, the same rows give the same bytes."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.results.port import Row
+from infra.results.spool import Columns
 
 ROWS_PER_PART = 50_000
 
@@ -87,35 +89,51 @@ def _check_value(where: str, kinds: tuple[type, ...], value: Any) -> None:
         raise ValueError(f"{where} takes instants with their time zone, not {value!r}")
 
 
-def cut(rows: list[dict[str, Any]], *, last: bool) -> Iterator[list[dict[str, Any]]]:
-    """Take whole parts off the front of `rows`, and what remains too if it is the `last` of them."""
-    while len(rows) >= ROWS_PER_PART or (last and rows):
-        yield rows[:ROWS_PER_PART]
-        del rows[:ROWS_PER_PART]
+def by_column(rows: Iterable[Row]) -> Columns:
+    """Rows as columns: every column that one of them has, null where another has not."""
+    rows = list(rows)
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
 
 
-def parquet_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """One Parquet file of `rows` in their order, as they come from the spool (instants as text)."""
-    # As structs: Arrow takes the rows apart several times as fast as Python does.
-    fields = [pa.field(field.name, _spooled_type(field)) for field in schema]
-    columns = pa.array(rows, pa.struct(fields)).flatten()
-    columns = [_typed(column, field) for column, field in zip(columns, schema, strict=True)]
+def by_row(columns: Columns) -> Iterator[dict[str, Any]]:
+    """The rows again."""
+    yield from (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+
+
+def extend(columns: Columns, more: Columns) -> None:
+    """Add rows to others, that may lack some of their columns."""
+    had, new = length(columns), length(more)
+    for name in dict.fromkeys([*columns, *more]):
+        columns.setdefault(name, [None] * had).extend(more.get(name) or [None] * new)
+
+
+def cut(columns: Columns, *, last: bool) -> Iterator[Columns]:
+    """Take whole parts off the front of `columns`, and what remains too if it is the `last` of them."""
+    while length(columns) >= ROWS_PER_PART or (last and length(columns)):
+        yield {name: values[:ROWS_PER_PART] for name, values in columns.items()}
+        for values in columns.values():
+            del values[:ROWS_PER_PART]
+
+
+def length(columns: Columns) -> int:
+    """How many rows."""
+    return len(next(iter(columns.values()), []))
+
+
+def parquet_of(schema: pa.Schema, columns: Columns) -> bytes:
+    """One Parquet file of rows in their order, as they come from the spool (instants as text)."""
+    nulls = [None] * length(columns)
+    arrays = [_typed(columns.get(field.name, nulls), field) for field in schema]
     # Measured times are all different: a dictionary of them costs a fifth more bytes and twice the time.
     repeating = [field.name for field in schema if not pa.types.is_floating(field.type)]
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_arrays(columns, schema=schema)
+    table = pa.Table.from_arrays(arrays, schema=schema)
     pq.write_table(table, sink, compression="zstd", use_dictionary=repeating)
     body: bytes = sink.getvalue().to_pybytes()
     return body
 
 
-def _spooled_type(field: pa.Field) -> pa.DataType:
-    return pa.string() if pa.types.is_timestamp(field.type) else field.type
-
-
-def _typed(column: pa.Array, field: pa.Field) -> pa.Array:
-    if not pa.types.is_timestamp(field.type):
-        return column
-    values = column.to_pylist()
-    instants = [None if value is None else datetime.fromisoformat(value) for value in values]
-    return pa.array(instants, field.type)
+def _typed(values: list[Any], field: pa.Field) -> pa.Array:
+    if pa.types.is_timestamp(field.type):
+        values = [None if value is None else datetime.fromisoformat(value) for value in values]
+    return pa.array(values, field.type)

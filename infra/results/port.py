@@ -16,6 +16,7 @@ conditional put. Readers look at commits only, never at the folder of a table.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from infra.errors import StoreError
@@ -57,6 +58,10 @@ class ObjectStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove; no error when it is gone already."""
+        ...
+
+    def release(self, key: str, path: Path) -> None:
+        """Remove a file of this machine as soon as `key`, which was written, is safe without it."""
         ...
 
     def address(self, key: str) -> str:

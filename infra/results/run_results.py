@@ -23,11 +23,11 @@ from infra.results.commits import (
 )
 from infra.results.ledger import read_ledger
 from infra.results.manifest import check_run_id
-from infra.results.parts import Table, checked_rows, cut, parquet_of, table_of
+from infra.results.parts import Table, by_column, checked_rows, cut, extend, length, parquet_of, table_of
 from infra.results.port import Cell, Commit, ObjectName, ObjectStore, Row
 from infra.results.read import last_complete
-from infra.results.room import check_room
-from infra.results.spool import Spool, create_spool, read_spool, reopen_spool
+from infra.results.room import room_for
+from infra.results.spool import Columns, Spool, create_spool, read_spool, reopen_spool
 
 ENDED_AT = "ended_at"
 STATES_KEPT = 2
@@ -76,9 +76,9 @@ class RunResults:
             self._open.pop(cell).spool.close()
         self._recover(cell)
         number = 1 + max(self._numbers(cell), default=0)
-        check_room(self.spool_dir, cell)
-        attempt = RunAttempt(self, cell, number, create_spool(self.spool_path(cell, number)))
-        self._open[cell] = attempt
+        with room_for(self.spool_dir, cell) as room:
+            spool = create_spool(self.spool_path(cell, number), room)
+        attempt = self._open[cell] = RunAttempt(self, cell, number, spool)
         return attempt
 
     def commits(self) -> list[Commit]:
@@ -157,7 +157,10 @@ class RunResults:
             spool = reopen_spool(self.spool_path(cell, number))
             if spool is None:
                 continue
-            if number in committed or not any(rows for _, rows in read_spool(spool.path)):
+            if number in committed:
+                self.store.release(commit_key(self.run_id, cell, number), spool.path)
+                spool.close()
+            elif not any(rows for _, rows in read_spool(spool.path)):
                 spool.remove()
             else:
                 RunAttempt(self, cell, number, spool).commit({"interrupted": True}, complete=False)
@@ -200,7 +203,7 @@ class RunAttempt:
         known = {"world": self.results.world, "repeat": self.cell.repeat, "attempt": self.number}
         checked = checked_rows(self.results.tables[table], rows, known)
         if checked:
-            self.spool.append(table, checked)
+            self.spool.append(table, by_column(checked))
 
     def flush(self) -> None:
         """Return when all rows are on the disk itself."""
@@ -212,25 +215,29 @@ class RunAttempt:
         Raises:
             StoreError: another writer was first; the spool is set aside for the ledger.
         """
+        self.spool.end()
         # Beside the upload: the store's answer, too, makes rows safe.
         self.spool.flush_soon()
         results = self.results
         parts = self._put_parts()
         if results.wall is not None:
             summary = {**summary, ENDED_AT: results.wall().isoformat()}
-        key = self._put_state(state) if state else ""
-        body = encode(Commit(self.cell, self.number, complete, parts, summary, key, len(results.commits())))
-        if not results.store.put_new(commit_key(results.run_id, self.cell, self.number), body):
+        after = self._put_state(state) if state else ""
+        body = encode(Commit(self.cell, self.number, complete, parts, summary, after, len(results.commits())))
+        key = commit_key(results.run_id, self.cell, self.number)
+        if not results.store.put_new(key, body):
             raise self._lost()
-        self.spool.remove()
+        # The lock is let go after that, never before.
+        results.store.release(key, self.spool.path)
+        self.spool.close()
         results.settled(self)
         return decode(body)
 
     def _put_parts(self) -> dict[str, list[tuple[str, int, str]]]:
-        waiting: dict[str, list[dict[str, Any]]] = {}
+        waiting: dict[str, Columns] = {}
         parts: dict[str, list[tuple[str, int, str]]] = {}
         for table, rows in read_spool(self.spool.path):
-            waiting.setdefault(table, []).extend(rows)
+            extend(waiting.setdefault(table, {}), rows)
             self._put_full(table, waiting[table], parts, last=False)
         for table in sorted(waiting):
             self._put_full(table, waiting[table], parts, last=True)
@@ -239,7 +246,7 @@ class RunAttempt:
     def _put_full(
         self,
         table: str,
-        waiting: list[dict[str, Any]],
+        waiting: Columns,
         parts: dict[str, list[tuple[str, int, str]]],
         *,
         last: bool,
@@ -250,7 +257,7 @@ class RunAttempt:
             key = part_prefix(table, self.results.run_id, name)
             body = parquet_of(self._schema(table), rows)
             self._put_once(key, body)
-            stored.append((key, len(rows), hashlib.sha256(body).hexdigest()))
+            stored.append((key, length(rows), hashlib.sha256(body).hexdigest()))
 
     def _schema(self, table: str) -> pa.Schema:
         return self.results.tables[table].schema

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.errors import StoreError
+from infra.results.folder import store_errors
 from infra.results.s3_client import Address, connect, credentials, encryption_headers, parse_address
 from infra.results.s3_refusals import FAILURES, Place, code_of, is_away, refusal, status_of
 from infra.settings import S3Settings
@@ -147,6 +149,11 @@ class S3Store:
         """Remove the object; no error when it is gone already."""
         self._sent(lambda: self._client.delete_object(Bucket=self.bucket, Key=self._name(key)), "DELETE")
         self._count("DELETE")
+
+    def release(self, key: str, path: Path) -> None:
+        """Remove the file now: the store has answered."""
+        with store_errors(path, "written"):
+            path.unlink(missing_ok=True)
 
     def address(self, key: str) -> str:
         """The object's `s3://` address."""

@@ -1,15 +1,18 @@
 """Sends a run's writes to a store that may go away: a queue in the order of writing, a thread, an outbox.
 
-Several attempts may be written at once (stages side by side). Of two processes with the same attempt, the one
-whose first part is stored goes on: so an attempt's first write is sent alone, the others side by side.
+Several attempts may be written at once (stages side by side, batches on virtual time). Of two processes with
+the same attempt, the one whose first part is stored goes on: so of an attempt the first write is sent alone,
+the others side by side. Commits are sent in their order, each after everything that was written before it.
 """
 
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import InUse, StageError, StoreAway, StoreError
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from infra.results.s3 import S3Store
 
 AT_A_TIME = 8
+RELIED_ON = 8
+"""Commits that a run on virtual time may be ahead of the store's answers."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 
 
@@ -41,6 +46,7 @@ class Sender:
         self._remote, self._outbox = remote, outbox
         self._queue: list[Write] = []
         self._number = max((write.number for write in outbox.waiting()), default=0)
+        self._relied_on: deque[Write] = deque()
         self._claimed: set[str] = set()
         self._beaten: set[str] = set()
         """Attempts of which another process has stored a part: their rows are still in their spools."""
@@ -107,9 +113,37 @@ class Sender:
                 return write.won
             if not self._lost:
                 self._away = self._away or away
-                self._outbox.keep(each for each in self._queue if not each.kept)
+                self._keep()
         self._check_not_lost()
         return True
+
+    def rely_on(self, write: Write) -> bool:
+        """Go on while a commit is on its way; wait for an earlier one when too many are.
+
+        Raises:
+            InUse: another process was first with something that this run went on from.
+        """
+        write.relied_on = True
+        self._relied_on.append(write)
+        while self._relied_on and (self._away or len(self._relied_on) > RELIED_ON):
+            self.settled(self._relied_on.popleft())
+        self._check_not_lost()
+        return True
+
+    def release(self, key: str, path: Path) -> None:
+        """Remove the spool `path` as soon as the commit `key` is in the store, or kept on the disk."""
+        with self._changed:
+            unsafe = next((each for each in self._queue if each.key == key and not each.kept), None)
+            if unsafe is not None:
+                unsafe.frees = path
+                return
+        path.unlink(missing_ok=True)
+
+    def _keep(self) -> None:
+        waiting = [each for each in self._queue if not each.kept]
+        self._outbox.keep(waiting)
+        for write in waiting:
+            write.free()
 
     def _no_answer(self, write: Write) -> str:
         """Return when a write is done, or with the reason why it is not waited for any longer."""
@@ -154,7 +188,7 @@ class Sender:
         self.pool.shutdown()
         self._remote.hurry(False)
         if self._queue:
-            self._outbox.keep(write for write in self._queue if not write.kept)
+            self._keep()
         else:
             self._outbox.remove()
 
@@ -187,14 +221,18 @@ class Sender:
                 self._changed.wait()
             if self._closing:
                 return None
-            group: list[Write] = []
-            for write in self._queue[: 4 * AT_A_TIME]:
-                if write.decides:
-                    return group or [write]
+            return self._side_by_side()
+
+    def _side_by_side(self) -> list[Write]:
+        group: list[Write] = []
+        claiming: set[str] = set()
+        for place, write in enumerate(self._queue[: 4 * AT_A_TIME]):
+            if write.decides:
+                group += [write] if place == 0 else []
+            elif write.attempt not in claiming:
                 group.append(write)
-                if write.attempt not in self._claimed:
-                    return group
-            return group
+                claiming |= {write.attempt} - self._claimed
+        return group
 
     def _rest(self, error: StoreError, pause_s: float, began_s: float) -> None:
         with self._changed:
@@ -209,10 +247,10 @@ class Sender:
             self._away = ""
             for write, won in zip(group, answers, strict=True):
                 write.done, write.won = True, won
-                if won or write.awaited:
+                if won or (write.awaited and not write.relied_on):
                     self._claimed.add(write.attempt)
                     self._finished(write)
-                elif write.kept:
+                elif write.kept or self._is_relied_on(write.attempt):
                     self._lost = write.key
                 else:
                     self._give_way(write.attempt)
@@ -221,10 +259,14 @@ class Sender:
     def _finished(self, write: Write) -> None:
         """The store has answered; a body goes with its deletion, unless it is written again."""
         self._outbox.sent(write)
+        write.free()
         if write in self._queue:
             self._queue.remove(write)
         if write.kind == "delete" and all(each.key != write.key for each in self._queue):
             self._outbox.drop(write.key)
+
+    def _is_relied_on(self, attempt: str) -> bool:
+        return any(each.relied_on for each in self._queue if each.attempt == attempt)
 
     def _give_way(self, attempt: str) -> None:
         """Another process stored a part of the same attempt: ours is still in its spool, so nothing waits."""

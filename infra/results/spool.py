@@ -1,9 +1,9 @@
 """The spool: an append-only file that holds an attempt's rows from the moment they are known.
 
 A frame is the payload's length and CRC-32 (both little-endian uint32), then the payload, JSON of
-[table, rows]. Every `append` is one write to the operating system, so a killed process loses nothing;
-the disk is synced at most once a second and on `flush`, so a machine that fails loses a second.
-Recovery takes frames up to the first that is torn.
+[table, its rows by column]. Every `append` is one write to the operating system, so a killed process
+loses nothing; the disk is synced at most once a second and on `flush`, so a machine that fails loses a
+second. Recovery takes frames up to the first that is torn.
 
 The open file is locked: a spool that can be locked belongs to nobody who still lives.
 """
@@ -14,7 +14,7 @@ import secrets
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
@@ -29,7 +29,10 @@ SYNC_EVERY_S = 1.0
 _HEAD = struct.Struct("<II")
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 
-Frame = tuple[str, list[dict[str, Any]]]
+Columns = dict[str, list[Any]]
+"""Some rows by column, all of one length: less text than row by row, and read sooner."""
+
+Frame = tuple[str, Columns]
 """A table and some of its rows; instants are text again (ISO 8601)."""
 
 
@@ -44,7 +47,7 @@ class Spool:
         self._syncing: Future[None] | None = None
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="spool")
 
-    def append(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
+    def append(self, table: str, rows: Columns) -> None:
         """Add one frame; it survives this process when this returns.
 
         Raises:
@@ -55,6 +58,15 @@ class Spool:
             self._write(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
             if time.monotonic() - self._synced_at_s >= SYNC_EVERY_S:
                 self._sync_soon()
+
+    def end(self) -> None:
+        """No more rows come: give back the room that they did not need.
+
+        Raises:
+            StoreError: the disk refuses.
+        """
+        with store_errors(self.path, "written"):
+            os.ftruncate(self._file.fileno(), self._size)
 
     def flush(self) -> None:
         """Return when all frames are on the disk.
@@ -120,8 +132,8 @@ class Spool:
             self._syncing = None
 
 
-def create_spool(path: Path) -> Spool:
-    """Make a new spool; it has its lock before it has its name.
+def create_spool(path: Path, room: int = 0) -> Spool:
+    """Make a new spool that takes `room` bytes, as a hole; it has its lock before it has its name.
 
     Raises:
         StoreError: it exists (another process was first), or cannot be written.
@@ -132,6 +144,7 @@ def create_spool(path: Path) -> Spool:
         file = FileIO(draft, "xb")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(room)
             os.link(draft, path)
         except FileExistsError as error:
             file.close()

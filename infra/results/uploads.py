@@ -1,21 +1,23 @@
 """A run's view of a store that may go away: what the run wrote or read is at hand, writes are sent behind.
 
 While the store answers, a commit returns when the store has it, so nothing is uploaded while the next batch
-is measured. When it does not, what was written is kept in the outbox, the run goes on, and it is sent, in
-order, as soon as the store answers again.
+is measured. On virtual time uploading disturbs nothing: there the run goes on at once, a few commits ahead of
+the answers, and a batch's spool stays until its commit is stored. When the store does not answer, what was
+written is kept in the outbox, the run goes on, and it is sent, in order, as soon as the store answers again.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.results.active import ACTIVE
 from infra.results.commits import attempt_of
 from infra.results.folder import FolderStore
 from infra.results.open import spool_folder
-from infra.results.outbox import Kind, Outbox
+from infra.results.outbox import Kind, Outbox, Write
 from infra.results.port import ObjectStore
 from infra.results.sending import AT_A_TIME, Sender, Spent
 
@@ -25,13 +27,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def uploading(
-    store: ObjectStore, run_id: str, folders: Iterable[str], tell: Callable[[str], None]
+    store: ObjectStore,
+    run_id: str,
+    folders: Iterable[str],
+    tell: Callable[[str], None],
+    *,
+    virtual_time: bool = False,
 ) -> Iterator[ObjectStore]:
     """The store as a run uses it: a folder as it is, anything else through an `UploadingStore`.
 
     What an earlier process of the run left is sent first, and `folders` (of keys) are listed while the store
-    answers. At the end everything is waited for, unless the store stays away. `tell` gets one line when there
-    is something to wait for.
+    answers. On `virtual_time` a commit does not wait for its answer. At the end everything is waited for,
+    unless the store stays away. `tell` gets one line when there is something to wait for.
 
     Raises:
         StoreError: the store does not take what an earlier process left.
@@ -42,9 +49,10 @@ def uploading(
         return
     outbox = Outbox(spool_folder(store, run_id) / "outbox")
     sender = Sender(store, outbox)  # type: ignore[arg-type]
-    uploads = UploadingStore(store, outbox, sender)  # type: ignore[arg-type]
+    uploads = UploadingStore(store, outbox, sender, virtual_time)  # type: ignore[arg-type]
     sender.send_what_was_left()
     uploads.look_around(folders)
+    uploads.release_committed(run_id)
     ACTIVE[store.address("")] = uploads
     try:
         yield uploads
@@ -69,8 +77,9 @@ class UploadingStore:
 
     parallel = AT_A_TIME
 
-    def __init__(self, remote: "S3Store", outbox: Outbox, sender: Sender) -> None:
+    def __init__(self, remote: "S3Store", outbox: Outbox, sender: Sender, virtual_time: bool) -> None:
         self.remote = remote
+        self._virtual_time = virtual_time
         self._outbox, self._sender = outbox, sender
         self._at_hand: set[str] = set()
         self._listed: dict[str, set[str]] = {}
@@ -82,12 +91,17 @@ class UploadingStore:
         for name, keys in zip(names, self._sender.pool.map(self.remote.keys, names), strict=True):
             self._listed[name] = set(keys)
 
+    def release_committed(self, run_id: str) -> None:
+        """Remove the spools of a process that died between a commit's answer and its spool's end."""
+        for key in self.keys(f"_commits/{run_id}/"):
+            self.release(key, self._outbox.folder.parent / f"{attempt_of(key)}.spool")
+
     def put(self, key: str, body: bytes) -> None:
         """Write whole, replacing an older one."""
         self._write("put", key, body)
 
     def put_new(self, key: str, body: bytes) -> bool:
-        """Write only if the key is free; while the store is away, True stands until it says otherwise.
+        """Write only if the key is free; True stands until a store says otherwise that is not waited for.
 
         Raises:
             InUse: the store has said otherwise of an earlier one.
@@ -131,6 +145,10 @@ class UploadingStore:
                 listed.discard(key)
         self._sender.enqueue("delete", key)
 
+    def release(self, key: str, path: Path) -> None:
+        """Remove a file of this machine as soon as the store has the object, or it is kept on the disk."""
+        self._sender.release(key, path)
+
     def address(self, key: str) -> str:
         """The object's address in the store itself."""
         return self.remote.address(key)
@@ -159,10 +177,15 @@ class UploadingStore:
                 if key.startswith(folder):
                     listed.add(key)
         write = self._sender.enqueue(kind, key)
-        won = self._sender.settled(write) if write.decides or write.done else True
+        won = self._answer(write)
         if not won:
             self._forget_attempt(attempt_of(key))
         return won
+
+    def _answer(self, write: Write) -> bool:
+        if write.commits and self._virtual_time and not write.done:
+            return self._sender.rely_on(write)
+        return self._sender.settled(write) if write.decides or write.done else True
 
     def _forget_attempt(self, attempt: str) -> None:
         """What is stored of it is another's."""

@@ -270,11 +270,12 @@ class ResultsContract:
         assert store.keys("") == ["_manifests/rr.json", "reports/rr/report.html"]
         assert delete_run(store, "r", TABLES) > 0
 
+    @pytest.mark.parametrize("virtual_time", [False, True], ids=["real time", "virtual time"])
     def test_through_an_uploading_store_the_same_is_stored(
-        self, make_store: MakeStore, opened: Opened, tmp_path: Path
+        self, make_store: MakeStore, opened: Opened, *, virtual_time: bool
     ) -> None:
         store = make_store()
-        with uploading(store, "r", ["_commits/r/"], print) as uploads:
+        with uploading(store, "r", ["_commits/r/"], print, virtual_time=virtual_time) as uploads:
             results = opened(uploads)
             for _ in range(3):
                 committed(results)

@@ -339,3 +339,56 @@ def test_a_lane_that_loses_its_attempt_gives_way_alone(store: S3Store, tmp_path:
             with pytest.raises(InUse, match="another process committed deploy 2 attempt 1 of run r first"):
                 lost.result()
     assert store.keys("_commits/r/") == ["_commits/r/deploy-1-1-1.json"]
+
+
+def test_on_virtual_time_a_spool_stays_until_its_commit_is_stored(
+    store: S3Store, proxy: Proxy, tmp_path: Path
+) -> None:
+    may_answer = threading.Event()
+
+    def late(method: str, path: str) -> Fault:
+        if method == "PUT" and "/_commits/" in path:
+            may_answer.wait(10)
+        return PASS
+
+    with uploading(store, "r", FOLDERS, print, virtual_time=True) as uploads_:
+        results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
+        proxy.plan = late
+        for size in ("1", "2"):
+            attempt = results.begin(Cell("deploy", size))
+            attempt.add("vm_deploys", deploys(2))
+            attempt.commit({})
+        spools = list((tmp_path / "spool").glob("*.spool"))
+        seen, stored = len(results.commits()), store.keys("_commits/r/")
+        may_answer.set()
+    assert (seen, stored, len(spools)) == (2, [], 2)
+    assert store.keys("_commits/r/") == ["_commits/r/deploy-1-1-1.json", "_commits/r/deploy-2-1-1.json"]
+    assert not list((tmp_path / "spool").glob("*.spool"))
+
+
+def test_on_virtual_time_a_run_ends_that_went_on_from_what_another_committed(
+    store: S3Store, tmp_path: Path
+) -> None:
+    def go_on() -> None:
+        with uploading(store, "r", FOLDERS, print, virtual_time=True) as uploads_:
+            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
+            store.put("_commits/r/deploy-400-1-1.json", b"of another machine")
+            attempt = results.begin(CELL)
+            attempt.add("vm_deploys", deploys(2))
+            attempt.commit({})
+
+    with pytest.raises(InUse, match="another process committed this first"):
+        go_on()
+    assert store.get("_commits/r/deploy-400-1-1.json") == b"of another machine"
+
+
+def test_a_spool_that_outlived_its_commit_by_a_kill_is_removed_at_the_next_start(store: S3Store) -> None:
+    spools = spool_folder(store, "r")
+    with uploading(store, "r", FOLDERS, print) as uploads_:
+        attempt = open_results(uploads_, "r", "virtual", TABLES, spools).begin(CELL)
+        attempt.add("vm_deploys", deploys(2))
+        attempt.commit({})
+    (spools / "deploy-400-1-1.spool").touch()
+    (spools / "deploy-400-1-2.spool").touch()
+    with uploading(store, "r", FOLDERS, print):
+        assert [path.name for path in spools.glob("*.spool")] == ["deploy-400-1-2.spool"]

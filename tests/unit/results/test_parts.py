@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.results.folder import FolderStore
-from infra.results.parts import ROWS_PER_PART, parquet_of, table_of
+from infra.results.parts import ROWS_PER_PART, by_column, by_row, extend, parquet_of, table_of
 from infra.results.run_results import RunResults
 from tasks.records import SCHEMA_VERSION, TABLES
 from tests.unit.results.rows import CELL, deploys, read
@@ -21,11 +21,11 @@ NO_ZONE = datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 ROOT = Path(__file__).parents[3]
 HASH_OF_A_PART = """
 import hashlib
-from infra.results.parts import parquet_of
+from infra.results.parts import by_column, parquet_of
 from tasks.records import TABLES
 from tests.unit.results.rows import deploys
 rows = [{**row, "world": "virtual", "repeat": 1, "attempt": 1} for row in deploys(500)]
-print(hashlib.sha256(parquet_of(TABLES["vm_deploys"], rows)).hexdigest())
+print(hashlib.sha256(parquet_of(TABLES["vm_deploys"], by_column(rows))).hexdigest())
 """
 
 
@@ -98,10 +98,21 @@ def test_the_same_rows_are_the_same_bytes_in_any_process() -> None:
 
 def test_a_part_keeps_the_order_of_rows_and_says_the_version_of_its_schema() -> None:
     rows = [{**each, "world": "virtual", "repeat": 1, "attempt": 1} for each in reversed(deploys(9))]
-    table = pq.read_table(pa.BufferReader(parquet_of(TABLES["vm_deploys"], rows)))
+    table = pq.read_table(pa.BufferReader(parquet_of(TABLES["vm_deploys"], by_column(rows))))
     assert table["vm"].to_pylist() == [each["vm"] for each in rows]
     assert table.schema.metadata[b"schema_version"] == str(SCHEMA_VERSION).encode()
     assert table.schema.equals(TABLES["vm_deploys"])
+
+
+def test_rows_that_lack_columns_of_others_are_rows_again_with_nulls() -> None:
+    columns = by_column([{"a": 1}, {"a": 2, "b": "x"}])
+    extend(columns, by_column([{"c": 3}]))
+    extend(columns, {})
+    assert list(by_row(columns)) == [
+        {"a": 1, "b": None, "c": None},
+        {"a": 2, "b": "x", "c": None},
+        {"a": None, "b": None, "c": 3},
+    ]
 
 
 def test_parts_are_cut_by_rows(results: RunResults, store: FolderStore) -> None:

@@ -29,6 +29,15 @@ def test_the_objects_of_the_first_vms_that_are_not_ok_are_kept_without_secrets(
     assert not any(nonce in row["document"] for row in kept)
 
 
+def test_a_document_that_is_cut_says_how_much_is_missing() -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "launcher"}, "log": "x" * evidence.LONGEST}
+    whole = json.dumps(pod, indent=1, sort_keys=True)
+    cut = evidence.document_of(pod)["document"]
+    missing = len(whole) - evidence.LONGEST
+    assert cut == f"{whole[: evidence.LONGEST]}\n... cut here: {missing} characters are missing"
+    assert evidence.document_of({**pod, "log": ""})["document"].endswith("}")
+
+
 def test_nothing_is_kept_of_vms_that_are_ok(open_virtual: OpenWorld) -> None:
     with open_virtual() as world:
         world.run(deploy_batch(world, profile_of(), 2))
