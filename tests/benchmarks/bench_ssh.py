@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,12 +68,17 @@ class Storm:
         )
 
     def outside(self, step: str, truth: str) -> list[str]:
-        """VMs whose error bound does not hold the truth."""
+        """VMs whose error bound does not hold the truth; a port began to listen between two moments."""
+        since = "asked" if truth == "listening" else truth
         return [
             vm
             for (vm, each), answer in self.answers.items()
-            if each == step and not answer.not_yet_ns <= self.truths[vm].get(truth, -1) <= answer.seen_ns  # type: ignore[operator]
+            if each == step and not self._holds(answer, since, truth)
         ]
+
+    def _holds(self, answer: Answer, since: str, until: str) -> bool:
+        true: Mapping[str, int] = self.truths[answer.vm]  # type: ignore[assignment]
+        return until in true and answer.not_yet_ns <= true[until] and true[since] <= answer.seen_ns
 
     def steps_missing(self) -> dict[str, int]:
         """Steps that end points should have shown and did not, or the other way round, by kind."""
@@ -81,13 +86,13 @@ class Storm:
         wrong = [p["kind"] for p in self.plan if seen[p["vm"]] != STEPS_OF[p["kind"]]]
         return dict(Counter(wrong))
 
-    def misnamed(self) -> dict[str, Counter[str | None]]:
+    def misnamed(self) -> dict[str, Counter[str]]:
         """Reasons other than the right one, by kind."""
-        found: dict[str, Counter[str | None]] = {}
+        found: dict[str, Counter[str]] = {}
         for point in self.plan:
             said = self.reasons[point["vm"]]
             if not is_named(point, said):
-                found.setdefault(point["kind"], Counter())[said] += 1
+                found.setdefault(point["kind"], Counter())[(said or "none").partition(": ")[2]] += 1
         return found
 
 

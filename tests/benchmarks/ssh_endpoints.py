@@ -28,8 +28,9 @@ class EndPoint(TypedDict):
 
 
 class Truth(TypedDict, total=False):
-    """Observed at the server, monotonic ns: listening, banner sent, command run."""
+    """Observed at the server, monotonic ns: just before and after it listened, banner sent, command run."""
 
+    asked: int
     listening: int
     banner: int
     command: int
@@ -96,6 +97,7 @@ class EndPoints:
             self._fill(point["address"])
             return
         self._listening.append(sock)
+        self.truths[point["vm"]]["asked"] = time.monotonic_ns()
         sock.listen(16)
         self.truths[point["vm"]]["listening"] = time.monotonic_ns()
         asyncio.get_running_loop().add_reader(sock, self._accept, sock, point)

@@ -1,6 +1,7 @@
 """The SSH adapter against end points of 127.0.0.0/8: a light SSH server process, honest and otherwise."""
 
 import asyncio
+import gc
 import json
 import socket
 import stat
@@ -13,7 +14,7 @@ import pytest
 
 from infra.errors import GuestError
 from infra.guests.port import Target
-from infra.guests.ssh.adapter import SshGuests
+from infra.guests.ssh.adapter import FULL_COLLECTION, SshGuests
 from infra.guests.ssh.keys import public_line
 from infra.guests.ssh.settings import SshSettings
 from tests.benchmarks.bench_ssh import OWN, PORT, STEPS_OF, Storm, endpoints, plan_of, prober, say, storm
@@ -157,6 +158,19 @@ def test_another_machine_at_the_address_is_found(tmp_path: Path) -> None:
     async def use(guests: SshGuests) -> None:
         with pytest.raises(GuestError, match=r"another machine answers .* names itself 'someone-else'"):
             await guests.run("vm-2", "true", 5)
+
+    with_guests(tmp_path, use)
+
+
+def test_full_garbage_collections_are_seldom_while_guests_are_probed(tmp_path: Path) -> None:
+    before = gc.get_threshold()
+
+    async def use(guests: SshGuests) -> None:
+        guests.arm(["vm-1"])
+        assert gc.get_threshold() == (*before[:2], FULL_COLLECTION)
+        guests.arm(["vm-1"])
+        guests.disarm()
+        assert gc.get_threshold() == before
 
     with_guests(tmp_path, use)
 

@@ -1,12 +1,14 @@
 """The Guests port on the real network: knock, wait for the banner, log in, keep the connection."""
 
 import asyncio
+import gc
 import os
 import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,14 @@ from infra.manifests import CloudInit
 
 Find = Callable[[str], Awaitable[str]]
 """The address of a VM that runs, from its VMI; "" when none is stated."""
-LATE_NS = 40_000_000
-"""No login begins while knocks are so late: key exchanges cost a hundred times what a knock does."""
+TICK_S = 0.01
+LOGINS_A_TICK = 2
+LATE_NS = 10_000_000
+"""Later than this knocks should not be: a key exchange costs a hundred times what a knock does."""
+FULL_COLLECTION = 5_000
+"""Smaller garbage collections to a full one: it looks at every connection, and no knock leaves meanwhile."""
+LATE_TICKS = 5
+"""While they are, a login begins every so many ticks only: however busy this machine is, logins go on."""
 
 
 class SshGuests:
@@ -49,6 +57,7 @@ class SshGuests:
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._pumping: asyncio.Task[None] | None = None
+        self._thresholds = gc.get_threshold()
 
     @cached_property
     def _login(self) -> login.Login:
@@ -123,6 +132,8 @@ class SshGuests:
         self.check_room(len(names))
         self._probes = {vm: Probe(vm, "") for vm in names}
         self._buffer.clear()
+        self._thresholds = gc.get_threshold()
+        gc.set_threshold(*self._thresholds[:2], FULL_COLLECTION)
         self._knocker = self._new_knocker()
         self._pumping = asyncio.create_task(self._pump(), name="logins")
         if self.assigned:
@@ -173,6 +184,7 @@ class SshGuests:
         if self._knocker is not None:
             self._knocker.stop()
             self._knocker = None
+            gc.set_threshold(*self._thresholds)
         for task in (*self._logins, *((self._pumping,) if self._pumping else ())):
             task.cancel()
         while self._waiting:
@@ -184,14 +196,17 @@ class SshGuests:
 
     async def _pump(self) -> None:
         """Begin logins as fast as knocks allow; who waits here waits inside the error bound."""
-        while self._knocker is not None:
-            at_once = self._settings.logins_at_once if self._knocker.late_ns < LATE_NS else 1
-            while self._waiting and len(self._logins) < at_once:
+        for tick in count():
+            if self._knocker is None:
+                return
+            wanted = LOGINS_A_TICK if self._knocker.late_ns < LATE_NS else tick % LATE_TICKS == 0
+            room = self._settings.logins_at_once - len(self._logins)
+            for _ in range(min(wanted, room, len(self._waiting))):
                 probe, link = self._waiting.popleft()
                 task = asyncio.create_task(self._log_in(probe, link), name=f"login {probe.vm}")
                 self._logins.add(task)
                 task.add_done_callback(self._logins.discard)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(TICK_S)
 
     async def _log_in(self, probe: Probe, link: Link) -> None:
         began, address = time.monotonic_ns(), probe.address

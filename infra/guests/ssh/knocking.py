@@ -91,7 +91,6 @@ class Knocker:
             return
         attempt.sent_ns = time.monotonic_ns()
         error = attempt.sock.connect_ex((probe.address, self._port))
-        self._watch(probe, attempt)
         # asked at once: over loopback, and in a fast network, the answer is there already
         self._settle(probe, attempt, self._outcome(probe, attempt) if error == EINPROGRESS else error)
 
@@ -103,7 +102,9 @@ class Knocker:
         attempt.waits = error == EALREADY
         if not error:
             self._opened(probe, attempt)
-        elif not attempt.waits:
+        elif attempt.waits:
+            self._watch(probe, attempt)
+        else:
             self._failed(probe, attempt, error)
 
     def _pass_on(self, probe: Probe, now_ns: int) -> None:
@@ -189,6 +190,7 @@ class Knocker:
             slot.pop(probe.vm, None)
         probe.opened(seen)
         stay_alive(attempt.sock)
+        self._watch(probe, attempt)
         if probe.is_first(1):
             self._tell(Answer(probe.vm, "tcp_open", probe.closed_ns, seen))
         self._readable(probe, attempt)

@@ -28,7 +28,7 @@ class SshSettings:
     jump_channels: int = 250
     in_pod: bool = False
     interval_s: float = 0.2
-    logins_at_once: int = 32
+    logins_at_once: int = 256
     login_timeout_s: float = 120.0
     command_timeout_s: float = 60.0
 
