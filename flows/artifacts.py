@@ -4,8 +4,10 @@ A measurement never fails because it could not be told of: what Prefect does not
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +23,7 @@ from prefect.client.schemas import State
 from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Running
 
 from flows.cli.terminal import step_lines
@@ -37,6 +40,10 @@ from tasks.run import RunRequest
 PAUSE_S = 1.0
 """Between two updates of the progress bar at least."""
 
+RETRIES = 2
+"""Prefect's client waits 2, 4, 8 ... s before each: with as many as a flow's end is worth, a run that tells
+of a step while the server is away would stand still for minutes."""
+
 WAITING = "AwaitingCluster"
 """The state of a run whose cluster is in use by another."""
 AFTER = {"deploy": "delete", "boot": "stop"}
@@ -52,6 +59,7 @@ class Artifacts:
         self._done = 0
         self._is_waiting = False
         self._bar: UUID | None = None
+        self._tables: deque[Callable[[], Any]] = deque()
         self._shown_s = float("-inf")
 
     def waits(self, text: str) -> None:
@@ -61,14 +69,14 @@ class Artifacts:
         self._shown_s = float("-inf")
         self._show(f"waits: {text}")
         self._is_waiting = True
-        _told(lambda: _state(Running(name=WAITING, message=text)))
+        _soon(lambda: _state(Running(name=WAITING, message=text)))
 
     def started(self, step: Step) -> None:
         """The bar says what is done now."""
         self._before.started(step)
         if self._is_waiting:
             self._is_waiting = False
-            _told(lambda: _state(Running()))
+            _soon(lambda: _state(Running()))
         self._show(step.label)
 
     def finished(self, step: Step, summary: Summary) -> None:
@@ -78,8 +86,14 @@ class Artifacts:
         for line in step_lines(self._request, step, summary):
             get_run_logger().info(line)
         if rows := table_of(self._request, step, summary):
-            _told(lambda: create_table_artifact(rows, key=key_of(step), description=step.label))
+            self._tables.append(partial(create_table_artifact, rows, key_of(step), step.label))
+        self._show_tables()
         self._show(step.label)
+
+    def _show_tables(self) -> None:
+        """Those that Prefect did not take are told again with the next step."""
+        while self._tables and _soon(self._tables[0]) is not None:
+            self._tables.popleft()
 
     def _show(self, label: str) -> None:
         """Move the bar, at most once a second; its last move is never left out."""
@@ -89,10 +103,10 @@ class Artifacts:
         self._shown_s = time.monotonic()
         percent, text = 100 * min(self._done / self._total, 1.0), f"{label}: {self._done} of {self._total}"
         if self._bar is None:
-            self._bar = _told(lambda: create_progress_artifact(percent, key="progress", description=text))
+            self._bar = _soon(lambda: create_progress_artifact(percent, key="progress", description=text))
         else:
             bar = self._bar
-            _told(lambda: update_progress_artifact(bar, progress=percent, description=text))
+            _soon(lambda: update_progress_artifact(bar, progress=percent, description=text))
 
 
 @contextmanager
@@ -166,6 +180,12 @@ def _plain(cell: Summary) -> Row:
 def _state(state: State[Any]) -> None:
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(UUID(str(flow_run.id)), state, force=True)
+
+
+def _soon(tell: Callable[[], Any]) -> Any:
+    """What Prefect answers; None when it does not within seconds: the run goes on."""
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: RETRIES}):
+        return _told(tell)
 
 
 def _told(tell: Callable[[], Any]) -> Any:

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from infra.errors import VirtscaleError
 from infra.settings import state_dir
 
-HEARTBEAT_S = "60"
-"""The automation that marks dead runs waits for more than three of them."""
+HEARTBEAT_S = "30"
+"""As often as Prefect allows; the automation that marks dead runs waits for more than six of them."""
 START_LIMIT_S = 300.0
 STOP_LIMIT_S = 15.0
 _APP = "prefect.server.api.server:create_app"

@@ -12,11 +12,12 @@ from infra.prefect_server import HEARTBEAT_S
 STUDY = "3fa85f64-5717-4562-b3fc-2c963f66afa6"
 
 
-def test_a_run_is_crashed_after_more_than_three_missing_heartbeats() -> None:
+def test_a_run_is_crashed_after_missing_heartbeats_but_not_when_the_server_was_away_for_two_minutes() -> None:
     (crashed,) = everywhere()
     trigger = crashed.model_dump(mode="json")["trigger"]
     assert crashed.enabled
-    assert trigger["within"] > 3 * int(HEARTBEAT_S)
+    # the last heartbeat before, and the first after
+    assert trigger["within"] > 120 + 2 * int(HEARTBEAT_S)
     assert trigger["match_related"] == {"prefect.resource.id": "prefect.tag.virtscale"}
     # in these states nobody sends heartbeats, and nobody has to
     assert {"prefect.flow-run.Suspended", "prefect.flow-run.Cancelling"} <= set(trigger["expect"])
