@@ -12,6 +12,12 @@ from pathlib import Path
 from infra.testbed.state import CONTEXT, State
 
 READY_S = 120.0
+UNHURRIED: dict[str, dict[str, float]] = {
+    "quiesce": {"probe_ratio": 50},
+    "limits": {"watch_behind_s": 60, "api_slow_s": 60, "slow_storage_ratio": 1000},
+    "brakes": {"api_p99_s": 60},
+}
+"""Of a profile: how busy the machine of a test is must not be a reason for anything."""
 # A test runner may have been started with SIGINT ignored, which a child would inherit.
 VIRTSCALE = (
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -44,6 +50,12 @@ def controlled_by_virtual_controllers(testbed: State, said: Path) -> Iterator[St
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def unhurried() -> list[str]:
+    """The same as options of a command."""
+    pairs = ((f"{part}.{key}", value) for part, keys in UNHURRIED.items() for key, value in keys.items())
+    return [word for key, value in pairs for word in ("--set", f"{key}={value}")]
 
 
 def virtscale(

@@ -14,7 +14,7 @@ from infra.cluster.kinds import DATA_VOLUME, NAMESPACE, PVC, SNAPSHOT, VM, VMI, 
 from infra.cluster.port import Cluster, Object, Scope
 from infra.cluster.real import connect
 from infra.testbed.state import CONTEXT, State
-from tests.real.controlling import virtscale
+from tests.real.controlling import unhurried, virtscale
 from tests.real.manifests import virtual_machine
 
 # The first test pays for the start of the servers and of the controllers.
@@ -46,7 +46,7 @@ sys.exit(exit_code_of(sys.argv[1:]))
 def smoke(store: Path, run_id: str, *options: str) -> tuple[str, ...]:
     where = ("--cluster", CONTEXT, "--store", str(store), "--run-id", run_id)
     places = ("--set", f"namespace={run_id}-vms", "--set", f"golden_namespace={run_id}-golden")
-    return ("run", "--no-prefect", "--profile", "smoke", *where, *places, *options)
+    return ("run", "--no-prefect", "--profile", "smoke", *where, *places, *unhurried(), *options)
 
 
 def asked(testbed: State, use: Callable[[Cluster], Awaitable[T]]) -> T:

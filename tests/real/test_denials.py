@@ -15,6 +15,7 @@ from tasks.golden_image import golden_image
 from tasks.preflight import preflight
 from tasks.profile import Profile
 from tasks.records import TABLES
+from tests.real.controlling import UNHURRIED
 from tests.real.manifests import virtual_machine
 from tests.unit.stages.conftest import profile_of, rows
 
@@ -25,8 +26,10 @@ SAID = "the platform team allows no VM number 1"
 
 
 def profile() -> Profile:
-    deploy = {"batches": [4], "limit_s": 60}
-    return profile_of(namespace=VMS, golden_namespace=f"{RUN}-golden", deploy=deploy, stages=["deploy"])
+    deploy = {"batches": [4], "limit_s": 200}
+    return profile_of(
+        namespace=VMS, golden_namespace=f"{RUN}-golden", deploy=deploy, stages=["deploy"], **UNHURRIED
+    )
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -30,6 +30,7 @@ from tasks.run import RunRequest
 from tasks.run_manifest import new_manifest
 from tasks.tuning_revert import revert
 from tests.killed_run import make_leftovers
+from tests.real.controlling import UNHURRIED
 from tests.real.real_time_guests import played
 from tests.recorded_calls import Call, unused
 
@@ -61,6 +62,7 @@ PROFILE = Profile.model_validate(
             "lead_s": 0.5,
         },
         "latency": {"tools": ["jitterdebugger"], "jitter_s": 1, "segment_s": 1},
+        **UNHURRIED,
     }
 )
 TAKEN = [stage for stage in (*PROFILE.stages, "revert") if stage not in ON_OPENSHIFT or crds.schema_folder()]

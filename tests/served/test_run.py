@@ -10,6 +10,7 @@ import pytest
 
 from flows.__main__ import exit_code_of
 from infra.served.access import CONTEXT
+from tests.real.controlling import unhurried
 from tests.served.conftest import Server
 
 STAGES = "preflight,golden-image,deploy,boot,report,clean"
@@ -22,9 +23,8 @@ def test_profile_smoke_runs_and_its_tables_say_served(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
     place = ("--store", str(tmp_path / "store"), "--run-id", "one", "--json")
-    code = exit_code_of(
-        ("run", "--profile", "smoke", "--stages", STAGES, "--no-prefect", "--cluster", CONTEXT, *place)
-    )
+    how = ("--stages", STAGES, "--no-prefect", "--cluster", CONTEXT, *unhurried())
+    code = exit_code_of(("run", "--profile", "smoke", *how, *place))
     printed = capsys.readouterr()
     assert code == 0, printed.err
     assert json.loads(printed.out)["verdict"] == "valid"
