@@ -138,7 +138,7 @@ prefect-down: $(READY) ## stop them; runs, schedules and results are kept
 	@$(BIN)/virtscale prefect down
 
 test-prefect: $(READY) ## Prefect with PostgreSQL, server and worker: deployments, retry, one run per cluster
-	@$(BIN)/python -m pytest -q -m "prefect and slow" --numprocesses $(JOBS) --dist loadgroup tests/integration $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -m "prefect and slow" --numprocesses $(JOBS) --dist loadfile tests/integration $(PYTEST_ARGS)
 
 prove-prefect: $(READY) ## kills of run, worker, server and database; the UI in a browser (Debian: chromium) (writes docs/operations.md)
 	@$(BIN)/python -m tests.benchmarks.prove_prefect

@@ -21,10 +21,10 @@ disturbed with `kill -9` ten seconds into its second deploy. Times count from th
 |---|---|---|---|---|
 """
 CANCEL = """
-## Cancelled while a VM cannot go
+## Cancelled while something cannot go
 
-Cancel in the middle of a deploy of 40 VMs; a finalizer of somebody else holds one of them for 80 s. Times
-count from Cancel.
+Cancel in the middle of a deploy of 40 VMs; a finalizer of somebody else holds the golden image's DataSource
+for 80 s. Times count from Cancel.
 
 | what happened | when |
 |---|---|

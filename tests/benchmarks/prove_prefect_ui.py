@@ -55,10 +55,10 @@ class Person:
         self._ui = operation.url.removesuffix("/api") + "/v2"
 
     def opens(self, path: str, reads: str) -> None:
-        """Go to a page, and wait until it says so."""
+        """Go to a page, wait until it says so, and until its picture of the tasks is drawn."""
         self.page.go(f"{self._ui}/{path}")
         self.page.reads(reads)
-        time.sleep(1)
+        time.sleep(4 if path.startswith("runs/") else 1)
 
     def keeps(self, name: str) -> None:
         """Take a picture."""

@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import VirtscaleError
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("webhook")]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
 
 @contextmanager

@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.prefect,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("webhook"),
 ]
 
 RULES = """
@@ -103,7 +102,7 @@ class serving:
         self._log = folder / "serve.log"
 
     def __enter__(self) -> tuple[subprocess.Popen[bytes], int]:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while get(self._port, "healthz")[0] != 200:
             assert self._process.poll() is None, self._log.read_text()
             assert time.monotonic() < deadline, self._log.read_text()
@@ -220,7 +219,8 @@ def test_a_deployment_without_a_work_pool_is_told(receiver: Receiver) -> None:
     """As it is left when its pool is deleted; applying again mends it."""
     found = asked(receiver.server, "GET", "/deployments/name/tuning/virtual-study")
     asked(receiver.server, "PATCH", f"/deployments/{found['id']}", {"work_pool_name": None})
-    status, answer = post(receiver.port, b"{}", signed(b"{}", "poolless"), "tuning")
+    body = b'{"dry_run": false}'
+    status, answer = post(receiver.port, body, signed(body, "poolless"), "tuning")
     assert (status, answer["error"]) == (
         404,
         "tuning/virtual-study has no work pool: no run would start (virtscale prefect apply)",
@@ -246,6 +246,22 @@ def test_a_token_starts_a_run(receiver: Receiver) -> None:
     status, answer = post(receiver.port, body_of(seed=7), headers)
     assert status == 202
     assert answer["url"].endswith(answer["run_id"])
+
+
+def test_the_commands_of_the_guide_start_a_run(receiver: Receiver, tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "webhooks.md"
+    _, _, rest = guide.read_text().partition("## curl\n")
+    commands = rest.partition("```bash\n")[2].partition("```")[0]
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET + "\n")
+    told = {
+        "SECRET_FILE": str(secret),
+        "WEBHOOK": f"http://127.0.0.1:{receiver.port}",
+        "DELIVERY": "guide-1",
+    }
+    shell = ["bash", "-euc", commands]
+    done = subprocess.run(shell, env={**os.environ, **told}, capture_output=True, check=True)
+    assert set(json.loads(done.stdout)) == {"run_id", "name", "url", "delivery"}, done
 
 
 def test_the_log_has_one_line_per_request_and_no_secret(receiver: Receiver) -> None:
