@@ -59,7 +59,7 @@ def unhurried() -> list[str]:
 
 
 def virtscale(
-    testbed: State, *arguments: str, script: str = VIRTSCALE, limit_s: float = 250
+    testbed: State, *arguments: str, script: str = VIRTSCALE, limit_s: float = 500
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", script, *arguments]
     return subprocess.run(

@@ -25,7 +25,7 @@ from tests.real.storm import Spec
 
 READY_S = 120.0
 BEGIN_S = 300.0
-END_S = 900.0
+END_S = 2400.0
 POLL_S = 0.05
 MIDDLE = 0.25
 """A fault begins when so large a part of a storm's instances exist."""

@@ -20,7 +20,7 @@ from infra.testbed.state import CONTEXT, State
 from tests.real.manifests import config_map, instance, virtual_machine
 
 # The first test pays for the start of the servers, on a busy machine half a minute.
-pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.api, pytest.mark.timeout(600)]
 PATIENCE_S = 20.0
 
 

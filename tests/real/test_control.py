@@ -18,7 +18,7 @@ from tests.real.controlling import unhurried, virtscale
 from tests.real.manifests import virtual_machine
 
 # The first test pays for the start of the servers and of the controllers.
-pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.api, pytest.mark.timeout(600)]
 
 T = TypeVar("T")
 GUEST_STEPS = ("tcp_open_s", "ssh_banner_s", "ssh_ready_s")

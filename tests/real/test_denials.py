@@ -19,7 +19,7 @@ from tests.real.controlling import UNHURRIED
 from tests.real.manifests import virtual_machine
 from tests.unit.stages.conftest import profile_of, rows
 
-pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.api, pytest.mark.timeout(600)]
 RUN = "denied"
 VMS = f"{RUN}-vms"
 SAID = "the platform team allows no VM number 1"

@@ -10,7 +10,7 @@ from tests.real.faults import CALM, FAULTS, problems
 from tests.real.lab import Lab, lab
 from tests.real.storm import Spec
 
-pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.api, pytest.mark.timeout(600)]
 VMS = 8
 PACED = {**CALM, "boot": {"rate_per_s": 1.0}}
 """Slow enough that a fault finds a storm of so few VMs in its middle."""

@@ -12,7 +12,7 @@ from flows.deployments import job_template
 from infra.testbed.apply import object_path, request
 from infra.testbed.state import State
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.timeout(600)]
 
 KUSTOMIZE = Path(__file__).parents[2] / "deployments" / "kustomize"
 STRICT = "fieldManager=test&force=true&fieldValidation=Strict"

@@ -34,7 +34,7 @@ from tests.real.controlling import UNHURRIED
 from tests.real.real_time_guests import played
 from tests.recorded_calls import Call, unused
 
-pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.api, pytest.mark.timeout(600)]
 
 Opened = Callable[[WorldSpec], AbstractContextManager[World]]
 ON_OPENSHIFT = frozenset({"tuning", "revert"})

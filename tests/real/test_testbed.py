@@ -22,7 +22,7 @@ from infra.testbed.state import State, for_kubeconfig, read
 from tests.real.manifests import instance, virtual_machine
 
 # The first test pays for the start of the servers, on a busy machine half a minute.
-pytestmark = [pytest.mark.api, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.api, pytest.mark.timeout(600)]
 
 
 def paths(namespace: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from tests.real.controlling import virtscale
 # The first test pays for the start of the servers and of the controllers.
 pytestmark = [
     pytest.mark.api,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(
         crds.schema_folder() is None, reason="OpenShift's real CRDs are not here: set VIRTSCALE_CRD_SCHEMAS"
     ),

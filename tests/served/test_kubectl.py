@@ -14,7 +14,7 @@ BUILT = binaries.path(binaries.KUBECTL)
 KUBECTL = str(BUILT) if BUILT.exists() else shutil.which("kubectl")
 pytestmark = [
     pytest.mark.api,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(KUBECTL is None, reason="no kubectl: `make testbed-build` builds one"),
 ]
 VM = """\

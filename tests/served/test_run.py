@@ -17,7 +17,7 @@ STAGES = "preflight,golden-image,deploy,boot,report,clean"
 
 
 @pytest.mark.api
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_profile_smoke_runs_and_its_tables_say_served(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
