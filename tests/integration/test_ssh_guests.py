@@ -175,6 +175,21 @@ def test_full_garbage_collections_are_seldom_while_guests_are_probed(tmp_path: P
     with_guests(tmp_path, use)
 
 
+def test_a_login_that_is_cancelled_before_it_began_leaves_no_connection(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+
+    async def use(guests: SshGuests) -> None:
+        guests.arm(["vm-1"])
+        guests._begin_login(guests._probes["vm-1"], ours)
+        guests.disarm()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    with_guests(tmp_path, use)
+    assert ours.fileno() == -1
+    theirs.close()
+
+
 @pytest.mark.usefixtures("served")
 def test_an_address_that_changes_is_knocked_at_anew(tmp_path: Path) -> None:
     async def use(guests: SshGuests) -> None:

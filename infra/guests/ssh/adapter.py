@@ -202,11 +202,19 @@ class SshGuests:
             wanted = LOGINS_A_TICK if self._knocker.late_ns < LATE_NS else tick % LATE_TICKS == 0
             room = self._settings.logins_at_once - len(self._logins)
             for _ in range(min(wanted, room, len(self._waiting))):
-                probe, link = self._waiting.popleft()
-                task = asyncio.create_task(self._log_in(probe, link), name=f"login {probe.vm}")
-                self._logins.add(task)
-                task.add_done_callback(self._logins.discard)
+                self._begin_login(*self._waiting.popleft())
             await asyncio.sleep(TICK_S)
+
+    def _begin_login(self, probe: Probe, link: Link) -> None:
+        def ended(task: "asyncio.Task[None]") -> None:
+            self._logins.discard(task)
+            if task.cancelled():
+                # it may not have begun, and then nobody else knows of the link
+                link.close()
+
+        task = asyncio.create_task(self._log_in(probe, link), name=f"login {probe.vm}")
+        self._logins.add(task)
+        task.add_done_callback(ended)
 
     async def _log_in(self, probe: Probe, link: Link) -> None:
         began, address = time.monotonic_ns(), probe.address
