@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from infra.testbed import apply
 from infra.testbed.state import CONTEXT
 from tests.real.breaking import hang_etcd
-from tests.real.controlling import virtscale
+from tests.real.controlling import unhurried, virtscale
 from tests.real.faults import CALM, FAULTS, problems
 from tests.real.lab import Found, Lab
 from tests.real.manifests import instance, virtual_machine
@@ -258,7 +258,8 @@ def whole_run(name: str, does: str, options: Callable[[Plan], list[str]]) -> Mak
         started_s, store = time.monotonic(), lab.folder / name
         places = ["--set", f"namespace={name}-vms", "--set", f"golden_namespace={name}-golden"]
         where = ["--cluster", CONTEXT, "--store", str(store), "--run-id", name, "--json"]
-        command = ["run", "--no-prefect", "--stages", STAGES, *options(plan), *places, *where]
+        how = ["--no-prefect", "--stages", STAGES, *options(plan), *unhurried()]
+        command = ["run", *how, *places, *where]
         answer = virtscale(lab.testbed, *command, limit_s=RUN_LIMIT_S)
         outcome: dict[str, Any] = {}
         with suppress(ValueError, IndexError):
@@ -283,7 +284,7 @@ def _small(_: Plan) -> list[str]:
 
 def _large(plan: Plan) -> list[str]:
     sizes = ["--set", f"deploy.batches={plan.large}", "--set", f"boot.batches={plan.large}"]
-    return ["--profile", "small", *sizes, "--set", "limits.watch_behind_s=60"]
+    return ["--profile", "small", *sizes]
 
 
 ROWS: dict[str, Make] = {

@@ -44,7 +44,8 @@ A real kube-apiserver with etcd; KubeVirt, CDI, CSI, scheduler and kubelet are p
 through its API, which write down when they did what. Each row of a fault is a boot storm of {vms} VMs in a
 process of its own; the fault begins when a quarter of the instances exist. A row holds when every VM has one
 record, every recorded moment lies within its error bound of what the controllers wrote down, and the verdict
-names what happened and nothing else. There are no guests: storms end at Running.
+names what happened and nothing else. There are no guests: storms end at Running. Whole runs have wide limits
+for what a busy machine does to them; theirs is to get to the end and the report.
 {short}
 Machine: {machine}. `make prove-api`, {minutes:.0f} minutes in all.
 
@@ -54,7 +55,12 @@ Machine: {machine}. `make prove-api`, {minutes:.0f} minutes in all.
 
 
 @click.command()
-@click.option("--vms", default=WHOLE.vms, show_default=True, help="VMs of a storm.")
+@click.option(
+    "--vms",
+    default=WHOLE.vms,
+    show_default=True,
+    help="VMs of a storm; 100 at least, or the brakes see little.",
+)
 @click.option("--storms", default=WHOLE.storms, show_default=True, help="Storms of the memory row.")
 @click.option("--large", default=WHOLE.large, show_default=True, help="VMs of the large run.")
 @click.option("--work", type=click.Path(path_type=Path), help="Folder that is kept until all rows are there.")
