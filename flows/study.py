@@ -26,9 +26,10 @@ from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError
 from infra.results.commits import read_commits, run_folders
 from infra.results.lock import only_process
 from infra.results.manifest import read_manifest, write_manifest
-from infra.results.open import open_store
-from infra.results.port import ObjectStore
+from infra.results.open import made_spool_folder, open_store
+from infra.results.port import Cell, ObjectStore
 from infra.results.read import check_parts, last_complete
+from infra.results.room import check_room
 from infra.results.summaries import write_summaries
 from infra.results.uploads import upload_cost, uploading
 from infra.settings import processes
@@ -84,11 +85,14 @@ def begin(store: ObjectStore, request: RunRequest) -> Manifest:
 
     Raises:
         ProfileError: the run id belongs to another profile, cluster, seed or faults file.
+        StoreError: the rows of its largest batch would not fit on this machine.
     """
     found = read_manifest(store, request.run_id)
     if found is not None and has_begun(store, request.run_id):
         check_same_run(found, request)
         return found
+    cells = [Cell(step.stage, step.cell) for step in steps_of(request.profile)]
+    check_room(made_spool_folder(store, request.run_id), cells)
     with refused(), open_world(request.spec()) as world:
         manifest = new_manifest(request, world)
     if found is not None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from infra.errors import InUse
-from infra.results.open import spool_folder
+from infra.results.open import made_spool_folder, spool_folder
 from infra.results.port import ObjectStore
 
 ATTEMPTS, PAUSE_S = 3, 0.05
@@ -21,10 +21,9 @@ def only_process(store: ObjectStore, run_id: str) -> Iterator[None]:
 
     Raises:
         InUse: another process of this machine is at work on the run.
+        StoreError: this machine's part of it cannot be kept.
     """
-    folder = spool_folder(store, run_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "run.lock").open("w") as file:
+    with (made_spool_folder(store, run_id) / "run.lock").open("w") as file:
         if not _locked(file):
             raise InUse(f"run {run_id}: another process is at work on it; wait for it or stop it")
         yield

@@ -44,3 +44,18 @@ def spool_folder(store: ObjectStore, run_id: str) -> Path:
     # Runs of two buckets may have one id.
     mark = hashlib.sha256(store.address("").encode()).hexdigest()[:12]
     return state_dir() / "spool" / mark / run_id
+
+
+def made_spool_folder(store: ObjectStore, run_id: str) -> Path:
+    """That folder, made if there is none.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    folder = spool_folder(store, run_id)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = "another --store" if isinstance(store, FolderStore) else "another folder in VIRTSCALE_STATE"
+        raise StoreError(f"spool {folder}: cannot be written ({error.strerror}); choose {what}") from error
+    return folder

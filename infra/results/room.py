@@ -7,7 +7,7 @@ take theirs one after another.
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -43,6 +43,16 @@ def room_for(spool_dir: Path, cell: Cell) -> Iterator[int]:
         os.close(folder)
 
 
+def check_room(spool_dir: Path, cells: Iterable[Cell]) -> None:
+    """Nothing when the largest of these attempts would fit now: what a run would find out after hours.
+
+    Raises:
+        StoreError: it would not.
+    """
+    with room_for(spool_dir, max(cells, key=needed_bytes)):
+        return
+
+
 def _check(spool_dir: Path, cell: Cell, needed: int) -> None:
     with store_errors(spool_dir, "written"):
         free, (used, promised) = shutil.disk_usage(spool_dir).free, _taken(spool_dir)
@@ -55,7 +65,7 @@ def _check(spool_dir: Path, cell: Cell, needed: int) -> None:
             "or wait until the store has what is spooled"
         )
     if needed > free:
-        raise StoreError(f"{what} and {_mib(free)} MiB are free on the disk; make room")
+        raise StoreError(f"{what} and {max(free, 0) // MIB} MiB are free on the disk; make room")
 
 
 def needed_bytes(cell: Cell) -> int:
@@ -77,4 +87,4 @@ def _taken(folder: Path) -> tuple[int, int]:
 
 
 def _mib(size: int) -> int:
-    return -(-max(size, 0) // MIB)
+    return -(-size // MIB)

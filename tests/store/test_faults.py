@@ -15,6 +15,7 @@ from infra.errors import InUse, StageError, StoreAway, StoreError
 from infra.results import s3, sending
 from infra.results.commits import run_folders
 from infra.results.lending import LentStore, lent_address, replied
+from infra.results.lock import only_process
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Cell
 from infra.results.run_results import open_results
@@ -177,6 +178,16 @@ def test_missing_credentials_are_one_line(moto_bucket: str, monkeypatch: pytest.
         StoreError, match=r"no usable credentials \(Unable to locate credentials\); set AWS_ACCESS"
     ):
         open_store(f"s3://{moto_bucket}/x")
+
+
+def test_a_state_folder_that_is_a_file_is_one_line(
+    store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("VIRTSCALE_STATE", str(tmp_path / "file"))
+    says = r"^spool .*: cannot be written \(Not a directory\); choose another folder in VIRTSCALE_STATE$"
+    with pytest.raises(StoreError, match=says), only_process(store, "r"):
+        pass
 
 
 def test_nobody_at_the_endpoint_is_one_line(moto_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

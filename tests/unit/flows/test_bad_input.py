@@ -119,6 +119,16 @@ def test_an_unreachable_api_server_is_one_line(
     assert "away" in answer.err
 
 
+def test_a_batch_that_would_not_fit_on_this_machine_is_refused_before_anything(
+    virtscale: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTSCALE_SPOOL_MIB", "30")
+    answer = virtscale(*RUN, "--run-id", "large", "--set", "boot.batches=8000")
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert "boot 8000 needs up to 33 MiB and 0 of VIRTSCALE_SPOOL_MIB=30 are taken; raise it" in answer.err
+    assert json.loads(virtscale("runs", "--json").out) == []
+
+
 def test_a_batch_beyond_the_cluster_names_the_limiting_resource(virtscale: Call) -> None:
     answer = virtscale(*RUN, "--run-id", "large", "--set", "boot.batches=90000")
     assert (answer.code, answer.out) == (2, "")
