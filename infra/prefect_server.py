@@ -30,6 +30,12 @@ _APP = "prefect.server.api.server:create_app"
 _LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
+class PortTaken(VirtscaleError):
+    """Nothing can listen there; nothing was started."""
+
+    exit_code = 2
+
+
 class Server(NamedTuple):
     """A running server; `url` is what PREFECT_API_URL has to be."""
 
@@ -112,7 +118,7 @@ def free_port(asked: int, host: str = "127.0.0.1") -> int:
     """The port that is asked for, 0: any.
 
     Raises:
-        VirtscaleError: another program listens on it, or the host is not this one.
+        PortTaken: another program listens on it, or the host is not this one.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -120,7 +126,7 @@ def free_port(asked: int, host: str = "127.0.0.1") -> int:
         try:
             probe.bind((host, asked))
         except OSError as error:
-            raise VirtscaleError(f"port {asked} of {host}: {error.strerror}; choose another one") from None
+            raise PortTaken(f"port {asked} of {host}: {error.strerror}; choose another one") from None
         return int(probe.getsockname()[1])
 
 

@@ -15,7 +15,8 @@ KILLS = """
 
 A run of three deploys (15, 30, 45 VMs, one a second) on a served cluster, through a worker, on PostgreSQL,
 disturbed with `kill -9` ten seconds into its second deploy. Times count from the kill. Redone is what was
-*executed* more than once, by the log line that only an execution writes; records are the rows that count.
+*executed* more than once, by its attempts in the store and by the log line that only an execution writes;
+records are the rows that count.
 
 | killed | the run | redone | records | slot of the cluster |
 |---|---|---|---|---|
