@@ -49,25 +49,24 @@ def world(controlled: State, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @contextmanager
 def ruled(testbed: State, name: str, expression: str) -> Iterator[None]:
-    """VirtualMachines of the run have to satisfy this, which takes effect before the block begins.
-
-    A policy that was deleted goes on for a while: each has a name of its own.
-    """
+    """VirtualMachines of the run have to satisfy this within the block, and no longer."""
     for manifest, plural in zip(policy(name, expression), PLURALS, strict=True):
         status, answer = apply.request(testbed, "POST", f"{ADMISSION}/{plural}", manifest)
         assert status == 201, answer
     forbidden = virtual_machine("tried", VMS)
     forbidden["metadata"]["labels"] = {"virtscale.io/index": "1"}
     path = f"/apis/kubevirt.io/v1/namespaces/{VMS}/virtualmachines?dryRun=All"
+
+    def is_in_force() -> bool:
+        return f"'{name}'" in str(apply.request(testbed, "POST", path, forbidden)[1])
+
     try:
-        apply.wait_until(
-            lambda: f"'{name}'" in str(apply.request(testbed, "POST", path, forbidden)[1]),
-            "the policy is not in force",
-        )
+        apply.wait_until(is_in_force, "the policy is not in force")
         yield
     finally:
         for plural in PLURALS:
             apply.request(testbed, "DELETE", f"{ADMISSION}/{plural}/{name}")
+        apply.wait_until(lambda: not is_in_force(), "the policy is still in force")
 
 
 @contextmanager
