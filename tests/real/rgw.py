@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,5 +45,6 @@ def fresh_bucket(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name, value in {**gateway.environment(), "VIRTSCALE_STATE": str(tmp_path / "state")}.items():
         monkeypatch.setenv(name, value)
     made = f"bucket-{secrets.token_hex(4)}"
-    connect(s3()).create_bucket(Bucket=made)
+    # After a gateway was killed the next one waits half a minute for its answer, once.
+    connect(replace(s3(), timeout_s=120)).create_bucket(Bucket=made)
     return made
