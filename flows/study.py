@@ -85,10 +85,16 @@ def begin(store: ObjectStore, request: RunRequest) -> Manifest:
 
     Raises:
         ProfileError: the run id belongs to another profile, cluster, seed or faults file.
-        StoreError: the rows of its largest batch would not fit on this machine.
+        StoreError: the manifest of a run that has begun is gone, or the rows of the largest batch would not
+            fit on this machine.
     """
     found = read_manifest(store, request.run_id)
-    if found is not None and has_begun(store, request.run_id):
+    if has_begun(store, request.run_id):
+        if found is None:
+            raise StoreError(
+                f"store {store.address('')}: run {request.run_id} has results but no manifest to say what "
+                "they are of; put it back, or choose another --run-id"
+            )
         check_same_run(found, request)
         return found
     cells = [Cell(step.stage, step.cell) for step in steps_of(request.profile)]

@@ -72,6 +72,7 @@ def encode(commit: Commit) -> bytes:
         "parts": commit.parts,
         "summary": commit.summary,
         "state": commit.state,
+        "state_sha256": commit.state_sha256,
     }
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
@@ -90,6 +91,7 @@ def decode(body: bytes) -> Commit:
         summary=document["summary"],
         state=document["state"],
         sequence=document["sequence"],
+        state_sha256=document.get("state_sha256", ""),
     )
 
 

@@ -86,8 +86,8 @@ class Commit:
     """One committed attempt. `complete` is False for what a killed or cancelled attempt left.
 
     `parts` maps table to [(key, rows, sha256)]; `summary` is the batch's headline as plain JSON;
-    `state` is the key of the virtual cluster's state after it, or "". `sequence` is the number of
-    commits of the run before it.
+    `state` is the key of the virtual cluster's state after it, or "", and `state_sha256` that of its
+    bytes. `sequence` is the number of commits of the run before it.
     """
 
     cell: Cell
@@ -97,6 +97,7 @@ class Commit:
     summary: Mapping[str, Any]
     state: str
     sequence: int = 0
+    state_sha256: str = ""
 
 
 class Attempt(Protocol):
@@ -149,7 +150,7 @@ class Results(Protocol):
     def last_state(self) -> bytes | None:
         """The virtual cluster's state after the newest commit of its past that has one.
 
-        Raises StoreError when that is gone.
+        Raises StoreError when that is gone, or not the commit's.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -101,25 +101,26 @@ class RunResults:
         """The state stored with the newest commit of this world's past that has one.
 
         Raises:
-            StoreError: that state is gone.
+            StoreError: that state is gone, or is not the one of that commit.
         """
-        key = self._last_state_key()
-        if not key:
+        commit = self._last_with_state()
+        if commit is None:
             return None
-        body = self.store.get(key)
-        if not body:
+        body = self.store.get(commit.state)
+        if body is None or hashlib.sha256(body).hexdigest() != commit.state_sha256:
             raise self.damaged_state()
         return body
 
     def damaged_state(self) -> StoreError:
         """What there is to say of a last state that nobody can read."""
-        where = self.store.address(self._last_state_key())
+        commit = self._last_with_state()
+        where = self.store.address(commit.state if commit else "")
         return StoreError(
             f"store {where}: the virtual cluster's state is gone or damaged; choose another --run-id"
         )
 
-    def _last_state_key(self) -> str:
-        return next((each.state for each in reversed(self.past()) if each.state), "")
+    def _last_with_state(self) -> Commit | None:
+        return next((each for each in reversed(self.past()) if each.state), None)
 
     def ledger(self) -> dict[ObjectName, set[str]]:
         """What the run set out to create, committed or only spooled."""
@@ -223,7 +224,8 @@ class RunAttempt:
         if results.wall is not None:
             summary = {**summary, ENDED_AT: results.wall().isoformat()}
         after = self._put_state(state) if state else ""
-        body = encode(Commit(self.cell, self.number, complete, parts, summary, after, len(results.commits())))
+        commit = Commit(self.cell, self.number, complete, parts, summary, after, len(results.commits()))
+        body = encode(replace(commit, state_sha256=hashlib.sha256(state).hexdigest() if state else ""))
         key = commit_key(results.run_id, self.cell, self.number)
         if not results.store.put_new(key, body):
             raise self._lost()

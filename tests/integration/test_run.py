@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,6 +120,14 @@ def test_a_run_id_belongs_to_what_it_was_started_with(
     answer = virtscale(*SMOKE, "--store", str(finished[0]), "--run-id", "one", *options)
     assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
     assert said in answer.err
+
+
+def test_a_run_whose_manifest_is_gone_does_not_go_on(finished: tuple[Path, Answer], tmp_path: Path) -> None:
+    store = shutil.copytree(finished[0], tmp_path / "store")
+    (store / "_manifests" / "one.json").unlink()
+    answer = virtscale(*SMOKE, "--store", str(store), "--run-id", "one", "--cluster", "virtual:fast")
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert "run one has results but no manifest to say what they are of" in answer.err
 
 
 def test_a_refused_run_may_be_corrected_under_its_id(tmp_path: Path) -> None:

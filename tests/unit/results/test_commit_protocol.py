@@ -238,8 +238,8 @@ def test_the_newest_state_is_kept_and_one_before_it(results: RunResults, store: 
     ]
 
 
-@pytest.mark.parametrize("damage", [None, b""])
-def test_a_state_that_is_gone_is_one_line(
+@pytest.mark.parametrize("damage", [None, b"", b"that of another commit"])
+def test_a_state_that_is_gone_or_another_is_one_line(
     results: RunResults, store: FolderStore, damage: bytes | None
 ) -> None:
     commit_batch(results, state=b"state")
