@@ -20,7 +20,6 @@ from infra.cluster.port import Cluster, Ref, Scope
 from infra.cluster.virtual.description import Description, load_description
 from infra.cluster.virtual.faults import load_faults
 from infra.cluster.virtual.runtime import VirtualCluster
-from infra.cluster.virtual.saved_state import DamagedState
 from infra.errors import ClusterError, Forbidden, GuestError, NotFound
 from infra.guests.none import NoGuests
 from infra.guests.port import Guests
@@ -176,7 +175,7 @@ def _virtual(spec: WorldSpec) -> Iterator[World]:
     results = _results(spec, "virtual", inside.server.clock)
     guests = _virtual_guests(inside, spec.seed)
     try:
-        _open(inside, results, spec.background_pods)
+        inside.open(results.last_state(), spec.background_pods)
         yield World(
             name="virtual",
             run_id=spec.run_id,
@@ -195,13 +194,6 @@ def _virtual(spec: WorldSpec) -> Iterator[World]:
     finally:
         inside.close()
         results.close()
-
-
-def _open(inside: VirtualCluster, results: Results, background_pods: int) -> None:
-    try:
-        inside.open(results.last_state(), background_pods)
-    except DamagedState as error:
-        raise results.damaged_state() from error
 
 
 def _virtual_guests(inside: VirtualCluster, seed: int) -> VirtualGuests:

@@ -19,8 +19,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from infra.errors import StoreError
-
 Row = Mapping[str, Any]
 """One record: column name to plain Python value; a column left out is null."""
 
@@ -152,10 +150,6 @@ class Results(Protocol):
 
         Raises StoreError when that is gone, or not the commit's.
         """
-        ...
-
-    def damaged_state(self) -> StoreError:
-        """What there is to say of a last state that nobody can read."""
         ...
 
     def ledger(self) -> dict[ObjectName, set[str]]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -103,24 +103,16 @@ class RunResults:
         Raises:
             StoreError: that state is gone, or is not the one of that commit.
         """
-        commit = self._last_with_state()
+        commit = next((each for each in reversed(self.past()) if each.state), None)
         if commit is None:
             return None
         body = self.store.get(commit.state)
         if body is None or hashlib.sha256(body).hexdigest() != commit.state_sha256:
-            raise self.damaged_state()
+            raise StoreError(
+                f"store {self.store.address(commit.state)}: the virtual cluster's state is gone or damaged; "
+                "choose another --run-id"
+            )
         return body
-
-    def damaged_state(self) -> StoreError:
-        """What there is to say of a last state that nobody can read."""
-        commit = self._last_with_state()
-        where = self.store.address(commit.state if commit else "")
-        return StoreError(
-            f"store {where}: the virtual cluster's state is gone or damaged; choose another --run-id"
-        )
-
-    def _last_with_state(self) -> Commit | None:
-        return next((each for each in reversed(self.past()) if each.state), None)
 
     def ledger(self) -> dict[ObjectName, set[str]]:
         """What the run set out to create, committed or only spooled."""
@@ -224,8 +216,9 @@ class RunAttempt:
         if results.wall is not None:
             summary = {**summary, ENDED_AT: results.wall().isoformat()}
         after = self._put_state(state) if state else ""
-        commit = Commit(self.cell, self.number, complete, parts, summary, after, len(results.commits()))
-        body = encode(replace(commit, state_sha256=hashlib.sha256(state).hexdigest() if state else ""))
+        sha256 = hashlib.sha256(state).hexdigest() if state else ""
+        before = len(results.commits())
+        body = encode(Commit(self.cell, self.number, complete, parts, summary, after, before, sha256))
         key = commit_key(results.run_id, self.cell, self.number)
         if not results.store.put_new(key, body):
             raise self._lost()

@@ -62,11 +62,7 @@ class VirtualCluster:
         return cast(Cluster, PatientClient(self.server.client(rate), lambda: self._weather))
 
     def open(self, state: bytes | None, background_pods: int = 0) -> None:
-        """Start from a saved state, or from a fresh cluster, and let the controllers settle.
-
-        Raises:
-            DamagedState: the state is cut, or was never one.
-        """
+        """Start from a saved state, or from a fresh cluster, and let the controllers settle."""
         if state:
             saved = _LATEST.pop(_digest(state), None) or unpacked(state)
             self.loop.now_ns = saved["now_ns"]

@@ -33,10 +33,10 @@ TICK_S = 0.01
 LOGINS_A_TICK = 2
 LATE_NS = 10_000_000
 """Later than this knocks should not be: a key exchange costs a hundred times what a knock does."""
-FULL_COLLECTION = 5_000
-"""Smaller garbage collections to a full one: it looks at every connection, and no knock leaves meanwhile."""
 LATE_TICKS = 5
 """While they are, a login begins every so many ticks only: however busy this machine is, logins go on."""
+FULL_COLLECTION = 5_000
+"""Smaller garbage collections to a full one: it looks at every connection, and no knock leaves meanwhile."""
 
 
 class SshGuests:

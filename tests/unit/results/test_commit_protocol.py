@@ -238,15 +238,16 @@ def test_the_newest_state_is_kept_and_one_before_it(results: RunResults, store: 
     ]
 
 
-@pytest.mark.parametrize("damage", [None, b"", b"that of another commit"])
-def test_a_state_that_is_gone_or_another_is_one_line(
-    results: RunResults, store: FolderStore, damage: bytes | None
+@pytest.mark.parametrize("damage", [None, b"", b"not zstd", b"\x28\xb5\x2f\xfd", b"another", "cut"])
+def test_a_state_that_is_gone_damaged_or_another_is_one_line(
+    results: RunResults, store: FolderStore, damage: bytes | str | None
 ) -> None:
     commit_batch(results, state=b"state")
     key = store.keys("_states/")[0]
+    whole = store.get(key) or b""
     store.delete(key)
     if damage is not None:
-        store.put(key, damage)
+        store.put(key, damage if isinstance(damage, bytes) else whole[:-4])
     with pytest.raises(
         StoreError, match="the virtual cluster's state is gone or damaged; choose another --run-id"
     ):
