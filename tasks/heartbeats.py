@@ -2,8 +2,11 @@
 
 A watch that says nothing may be quiet or late. An event that we cause ourselves tells which: it
 bounds how long a watch can have kept silent about others, and its way measures the watch's lag.
-Beats are sent when a stream has said nothing for half a second, less and less often while nothing
-happens, and every ten seconds otherwise. Without the right to make such objects there are none.
+On virtual time the lag is the model's, always the same: beats are sent when a stream has said nothing
+for half a second, less and less often while nothing happens, and every ten seconds otherwise. A server
+is as late as it likes, so there beats follow one another: a twentieth of the time since the release
+apart, a tenth of a second at least and a second at most. Without the right to make such objects there
+are none.
 """
 
 import asyncio
@@ -30,6 +33,10 @@ MEASURE_S = 10.0
 SLACK = 8.0
 """While nothing happens the pause between two beats grows to this part of the time since then."""
 LONGEST_S = 30.0
+CLOSEST_S, WIDEST_S = 0.1, 1.0
+"""The pause between two beats on a real server: four watched kinds make 40 to 4 patches a second."""
+GROWTH = 20.0
+"""That pause is this part of the time since the release: early steps are known as well as late ones."""
 FIRST_LIMIT_S = 10.0
 """How long the first beat of all streams may take before a batch is released."""
 GONE_LIMIT_S = 30.0
@@ -98,14 +105,26 @@ async def _beat(world: World, observers: Observers, stream: Stream, ref: Ref) ->
     number, sent_ns = 0, 0
     while True:
         now_ns = world.clock.now_ns()
-        is_quiet = now_ns - stream.heard_ns >= QUIET_S * NS
-        if stream.beat_ns is None and (is_quiet or now_ns - sent_ns >= MEASURE_S * NS):
+        if stream.beat_ns is None and _is_due(stream, now_ns, sent_ns):
             number, sent_ns = number + 1, now_ns
             stream.beat_ns, stream.beat, stream.answered_ns = now_ns, (ref.name, str(number)), None
             if not await _sent(world, observers, stream, ref):
                 stream.beat_ns = None
-        idle_s = (now_ns - max(stream.news_ns, observers.journal.released_ns)) / NS
-        await world.clock.sleep(min(LONGEST_S, max(QUIET_S, idle_s / SLACK)))
+        await world.clock.sleep(_pause_s(stream, now_ns, observers.journal.released_ns))
+
+
+def _is_due(stream: Stream, now_ns: int, sent_ns: int) -> bool:
+    """Whether a beat tells anything: a steady lag is known after one."""
+    is_quiet = now_ns - stream.heard_ns >= QUIET_S * NS
+    return not stream.steady or is_quiet or now_ns - sent_ns >= MEASURE_S * NS
+
+
+def _pause_s(stream: Stream, now_ns: int, released_ns: int) -> float:
+    if stream.steady:
+        idle_s = (now_ns - max(stream.news_ns, released_ns)) / NS
+        return min(LONGEST_S, max(QUIET_S, idle_s / SLACK))
+    since_s = (now_ns - released_ns) / NS if released_ns else 0.0
+    return min(WIDEST_S, max(CLOSEST_S, since_s / GROWTH))
 
 
 async def _sent(world: World, observers: Observers, stream: Stream, ref: Ref) -> bool:

@@ -45,12 +45,18 @@ class Stream:
     """One watch and how far it has been heard: up to `heard_ns`, less its lag, all events were told.
 
     What is told soon after a watch was resumed may be old, so it moves `heard_ns` only when a
-    heartbeat that was sent since then has come, or after `REPLAY_S`.
+    heartbeat that was sent since then has come, or after `REPLAY_S`. That takes a lag that is
+    `steady`, as a model's is. A server's is not: there only what was so before a heartbeat was sent,
+    at `sure_ns`, is known to have been told before it. `bracket_ns` is the longest time from one
+    heartbeat's sending to the next one's coming: no event in between was later than that.
     """
 
     view: View
     reflector: Reflector
+    steady: bool = True
     heard_ns: int = 0
+    sure_ns: int = 0
+    bracket_ns: int = 0
     news_ns: int = 0
     lag_ns: int | None = None
     beat_ns: int | None = None
@@ -60,6 +66,16 @@ class Stream:
     _turns: int = 0
     _resumed_ns: int = 0
     _is_replaying: bool = False
+
+    @property
+    def told_until_ns(self) -> int:
+        """Up to here everything was told, but for the lag that `late_ns` gives."""
+        return self.heard_ns if self.steady or self.lag_ns is None else self.sure_ns
+
+    @property
+    def late_ns(self) -> int | None:
+        """How late what was told until then may have been; None: no heartbeat came."""
+        return self.lag_ns if self.steady or self.lag_ns is None else 0
 
     def resumed(self, ns: int) -> None:
         """A notice: when the watch ended since the last one, it is replaying now."""
@@ -91,6 +107,8 @@ class Stream:
                 self.behind(ns, journal)
                 self.beat_ns = self.answered_ns = None
                 self.lag_ns = max(self.lag_ns or 0, ns - sent_ns)
+                self.bracket_ns = max(self.bracket_ns, ns - (self.sure_ns or sent_ns))
+                self.sure_ns = sent_ns
                 journal.largest("watch_lag_ms", ns, (ns - sent_ns) / 1e6)
                 if sent_ns >= self._resumed_ns:
                     self._is_replaying = False
@@ -147,7 +165,7 @@ class Observers:
 
     def _told(self, stream: Stream, notice: Notice) -> None:
         if self.batch is not None:
-            self.batch.heard_ns = stream.heard_ns
+            self.batch.heard_ns = stream.told_until_ns
         try:
             if type(notice) is WatchBatch:
                 stream.resumed(notice.received_ns)
@@ -235,10 +253,10 @@ class Observers:
             stream.behind(now_ns, self.journal)
         self.journal.connections_lost = len(self._gaps_of_ours())
         self.batch.lag_ns["acknowledged"] = self.late_ns
-        known = [stream.lag_ns for stream in self.streams if stream.lag_ns is not None]
+        known = [s.lag_ns if s.steady else s.bracket_ns for s in self.streams if s.lag_ns is not None]
         for step in self.batch.lag_ns:
             feeding = [stream for stream in self.streams if step in stream.view.steps]
-            lags = [max(known, default=None) if s.lag_ns is None else s.lag_ns for s in feeding]
+            lags = [max(known, default=None) if s.late_ns is None else s.late_ns for s in feeding]
             measured = [lag for lag in lags if lag is not None]
             if feeding and len(measured) == len(lags):
                 self.batch.lag_ns[step] = max(measured)
@@ -258,7 +276,8 @@ async def observing(world: World, *views: View, batch: Batch | None = None) -> A
     observers.expect(views)
     tasks = []
     for view in views:
-        stream = Stream(view, Reflector(world.cluster, view.scope, world.clock))
+        reflector = Reflector(world.cluster, view.scope, world.clock)
+        stream = Stream(view, reflector, steady=world.name == "virtual")
         tasks.append(asyncio.create_task(observers.follow(stream), name=f"observer {view.scope.kind}"))
     try:
         await observers.synced()

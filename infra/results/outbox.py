@@ -88,9 +88,10 @@ class Outbox:
     def hold(self, key: str, body: bytes) -> None:
         """Have a body at hand; on the disk itself only after `keep`."""
         path = self._body(key)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with store_errors(path, "written"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True, exist_ok=True)
             draft.write_bytes(body)
             draft.replace(path)
 

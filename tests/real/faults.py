@@ -65,7 +65,7 @@ def history_compacted(lab: Lab, spec: Spec) -> Found:
     with _other_flags(lab, "--watch-cache=false"), _through_proxy(lab) as (proxy, kubeconfig):
 
         def compact() -> None:
-            proxy.no_watches(3.0)
+            proxy.no_watches(7.0)
             time.sleep(2.0)
             breaking.compact_history(lab.testbed)
 

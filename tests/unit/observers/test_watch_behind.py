@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.cluster.kinds import VM
 from infra.cluster.port import Scope, WatchBatch, WatchEvent
@@ -45,6 +47,37 @@ def test_a_late_beat_says_by_how_much(
     stream.told(beat_at(told_s), journal)
     assert journal.watch_behind_s == pytest.approx(behind_s)
     assert stream.beat_ns is None
+
+
+def test_on_a_server_only_what_a_beat_proves_counts_as_told() -> None:
+    stream, told = stream_with_a_beat(10, 11), WatchEvent("MODIFIED", {"metadata": {"name": "vm-1"}})
+    stream.steady = False
+    stream.told(beat_at(12), Journal())
+    stream.told(WatchBatch(15 * S, [told]), Journal())
+    assert (stream.told_until_ns, stream.late_ns) == (10 * S, 0)
+
+
+@given(
+    pauses_s=st.lists(st.floats(0.1, 3), min_size=2, max_size=8),
+    lags_s=st.lists(st.floats(0, 5), min_size=8, max_size=8),
+    at=st.floats(0, 1),
+)
+def test_no_event_between_two_beats_is_later_than_the_bracket(
+    pauses_s: list[float], lags_s: list[float], at: float
+) -> None:
+    stream, before_s, sent_s = stream_with_a_beat(1, None), 0.0, 1.0
+    stream.steady = False
+    coming_s = latest_s = 0.0
+    for number, (pause_s, lag_s) in enumerate(zip(pauses_s, lags_s, strict=False)):
+        coming_s = max(coming_s, sent_s + lag_s)
+        stream.beat_ns, stream.beat = round(sent_s * S), ("beat", "1")
+        stream.told(beat_at(coming_s), Journal())
+        if number:
+            # of all moments between two sendings, told at the latest with the later beat
+            happened_s = before_s + at * (sent_s - before_s)
+            latest_s = max(latest_s, coming_s - happened_s)
+        before_s, sent_s = sent_s, coming_s + pause_s
+    assert stream.bracket_ns >= latest_s * S - 10
 
 
 def test_a_bookmark_has_no_name_and_is_not_the_beat_that_is_awaited() -> None:
