@@ -17,18 +17,27 @@ from tasks.profile import Profile
 
 
 def named_objects(profile: Profile) -> Iterator[tuple[str, Ref]]:
-    """Each with the key of `[vm]` that names it."""
-    shape, place = profile.vm, profile.namespace
+    """Each with the key that names it."""
+    shape, place, section = profile.vm, profile.namespace, profile.latency
     if shape.network:
-        namespace, _, network = shape.network.rpartition("/")
-        yield "network", Ref(ATTACHED_NETWORK, namespace or place, network)
+        yield "vm.network", _network(shape.network, place)
+    if "latency" in profile.stages and section.sriov_network and not section.host_device:
+        yield "latency.sriov_network", _network(section.sriov_network, place)
     if shape.priority_class:
-        yield "priority_class", Ref(PRIORITY_CLASS, "", shape.priority_class)
+        yield "vm.priority_class", Ref(PRIORITY_CLASS, "", shape.priority_class)
     if shape.instance_type:
         kinds = (INSTANCE_TYPE, CLUSTER_INSTANCE_TYPE)
-        yield "instance_type", _referred("instancetype", shape.instance_type, place, kinds)
+        yield "vm.instance_type", _referred("instancetype", shape.instance_type, place, kinds)
     if shape.preference:
-        yield "preference", _referred("preference", shape.preference, place, (PREFERENCE, CLUSTER_PREFERENCE))
+        yield (
+            "vm.preference",
+            _referred("preference", shape.preference, place, (PREFERENCE, CLUSTER_PREFERENCE)),
+        )
+
+
+def _network(text: str, place: str) -> Ref:
+    namespace, _, name = text.rpartition("/")
+    return Ref(ATTACHED_NETWORK, namespace or place, name)
 
 
 def _referred(field: str, text: str, namespace: str, kinds: tuple[Kind, Kind]) -> Ref:

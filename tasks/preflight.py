@@ -176,10 +176,10 @@ async def _names(world: World, profile: Profile) -> list[Finding]:
 async def _there(world: World, profile: Profile, key: str, ref: Ref) -> Finding:
     found = await find(world, ref)
     if found is None:
-        hint = f"set vm.{key}, or make it"
-        return Finding(f"vm.{key}", "failed", "there is none of that name", str(ref), hint)
-    if key != "instance_type":
-        return Finding(f"vm.{key}", "ok", ref.name)
+        hint = f"set {key}, or make it"
+        return Finding(key, "failed", "there is none of that name", str(ref), hint)
+    if key != "vm.instance_type":
+        return Finding(key, "ok", ref.name)
     return _sizes(profile, ref, found["spec"])
 
 

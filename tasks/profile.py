@@ -227,7 +227,9 @@ class Latency(Section):
         "--cpu 2 --vm 1 --vm-bytes 64M --taskset 0-1",
         description="stress-ng beside the tool: its options; empty: none",
     )
-    sriov_network: str = Field("rt-network", description="NetworkAttachmentDefinition of the second NIC")
+    sriov_network: str = Field(
+        "default/rt-network", description="NetworkAttachmentDefinition of the second NIC: [namespace/]name"
+    )
     host_device: str = Field("", description="passed-through NIC instead: name of the host device")
     pci_address: str = Field("0000:06:00.0", description="the second NIC's PCI address in the guest")
     limit_s: Seconds = Field(3600, description="longest wait for the VMs to answer, seconds")

@@ -3,7 +3,7 @@
 They are besides the workers that the studies count: no batch is placed on them.
 """
 
-from infra.cluster.kinds import NODE
+from infra.cluster.kinds import ATTACHED_NETWORK, NODE
 from infra.cluster.port import Object
 from infra.cluster.virtual.description import Description
 
@@ -12,11 +12,21 @@ REALTIME_LABEL = "kubevirt.io/realtime"
 ROLE = "node-role.kubernetes.io/worker-rt"
 HUGE_PAGES_GIB = 64
 NICS = 2
+NETWORK = "rt-network"
 
 
 def realtime_nodes(description: Description) -> list[Object]:
-    """Every real-time worker, in the order of their names."""
-    return [_node(description, f"worker-rt-{number:03d}") for number in range(description.nodes.realtime)]
+    """Every real-time worker, in the order of their names, and the network of their second NICs."""
+    nodes = [_node(description, f"worker-rt-{number:03d}") for number in range(description.nodes.realtime)]
+    return [*nodes, _NETWORK] if nodes else []
+
+
+_NETWORK: Object = {
+    "apiVersion": ATTACHED_NETWORK.api_version,
+    "kind": ATTACHED_NETWORK.kind,
+    "metadata": {"name": NETWORK, "namespace": "default"},
+    "spec": {"config": '{"cniVersion": "1.0.0", "name": "rt-network", "type": "sriov"}'},
+}
 
 
 def _node(description: Description, name: str) -> Object:

@@ -254,7 +254,7 @@ def test_the_vm_has_what_admission_asks_of_a_real_time_vm(open_virtual: OpenWorl
     assert (cpu["numa"], cpu["realtime"]) == ({"guestMappingPassthrough": {}}, {"mask": "2-3"})
     assert memory == {"guest": "4Gi", "hugepages": {"pageSize": "1Gi"}}
     assert spec["nodeSelector"] == {"kubevirt.io/realtime": "true"}
-    assert spec["networks"][1] == {"name": "rt", "multus": {"networkName": "rt-network"}}
+    assert spec["networks"][1] == {"name": "rt", "multus": {"networkName": "default/rt-network"}}
     devices = direct["spec"]["template"]["spec"]["domain"]["devices"]
     assert devices["hostDevices"] == [{"name": "rt", "deviceName": "vendor.com/rtnic"}]
     assert len(devices["interfaces"]) == 1

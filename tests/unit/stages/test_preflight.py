@@ -103,6 +103,15 @@ def test_a_name_of_the_profile_is_looked_up(
         world.run(preflight(world, profile_of(vm={key: value})))
 
 
+def test_the_second_nic_of_a_real_time_vm_is_looked_up_where_one_is_made(open_virtual: OpenWorld) -> None:
+    said = r"latency\.sriov_network: NetworkAttachmentDefinition lab/fast, there is none of that name"
+    latency = {"sriov_network": "lab/fast"}
+    with open_virtual() as world, pytest.raises(InvalidRun, match=said):
+        world.run(preflight(world, profile_of(stages=["preflight", "latency"], latency=latency)))
+    with open_virtual() as world:
+        world.run(preflight(world, profile_of(stages=["preflight", "boot"], latency=latency)))
+
+
 def test_an_object_that_admission_denies_is_refused_in_its_own_words(open_virtual: OpenWorld) -> None:
     words = 'create VirtualMachine t1-preflight: 403 "t1-preflight" is forbidden: exceeded quota: vms'
 
