@@ -92,6 +92,7 @@ def full(proof: Proof) -> list[Row]:
     with gateway_in(proof.folder / "f", OSD_GIB) as gateway, patience:
         filled_mib = fill()
         full_at(gateway, MORE_ROOM)
+        _until_it_takes()
         process = started(store, words)
         until_measured(store)
         full_at(gateway, FULL)
