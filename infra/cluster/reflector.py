@@ -18,6 +18,8 @@ LONGEST_PAUSE_S = 5.0
 """Who pauses longer is blind for longer than the server was away."""
 ANSWERED = 2
 """So many failures are remembered of a server that answers again: it is asked again within half a second."""
+LIVED_S = 1.0
+"""A watch that broke sooner, without a word, was none: nobody has looked since the one before it."""
 LOGIN_PATIENCE_S = 120.0
 """How long an observer waits for a new token after its own was refused."""
 TRANSIENT = (Unavailable, Unknown, Unreachable, Throttled, Expired)
@@ -63,6 +65,7 @@ class Reflector:
         self._version = ""
         self._heard_ns = 0
         self._opened_ns = 0
+        self._looked_ns = 0
         self._failures = 0
         self._expired_ns: int | None = None
         self._jitter = Random(str(scope))
@@ -81,7 +84,7 @@ class Reflector:
             except Gone as error:
                 self.relists += 1
                 self.noted("relists", self._clock.now_ns())
-                self.looks, lost_ns = False, self._heard_ns
+                self.looks, lost_ns = False, self._lost()
                 if self._said_nothing():
                     await self._pause(error)
                 listed = await self._list()
@@ -90,7 +93,7 @@ class Reflector:
                 take(listed)
             except TRANSIENT as error:
                 self.broken += 1
-                self.looks, lost_ns = False, self._heard_ns
+                self.looks, lost_ns = False, self._lost()
                 await self._pause(error)
                 answered_ns = await self._answered()
                 self.looks = True
@@ -102,7 +105,7 @@ class Reflector:
 
     def _hear(self, batch: WatchBatch) -> None:
         self._version = batch.events[-1].object["metadata"]["resourceVersion"]
-        self._heard_ns = batch.received_ns
+        self._heard_ns = self._looked_ns = batch.received_ns
         self._failures = 0
         self._take(batch)
 
@@ -111,7 +114,13 @@ class Reflector:
         now_ns = self._clock.now_ns()
         if self._said_nothing() and now_ns - self._opened_ns < FIRST_PAUSE_S * 1e9:
             await self._clock.sleep(FIRST_PAUSE_S)
-        self._heard_ns = now_ns
+        self._heard_ns = self._looked_ns = now_ns
+
+    def _lost(self) -> int:
+        """Since when nobody looks."""
+        if self._clock.now_ns() - self._opened_ns >= LIVED_S * 1e9:
+            self._looked_ns = self._heard_ns
+        return self._looked_ns
 
     def _said_nothing(self) -> bool:
         return self._heard_ns <= self._opened_ns
@@ -124,7 +133,7 @@ class Reflector:
                 await self._pause(error)
                 continue
             self._version, self._heard_ns = answer.resource_version, self._clock.now_ns()
-            self._expired_ns = None
+            self._expired_ns, self._looked_ns = None, self._heard_ns
             return Listed(answer.items, self._heard_ns)
 
     async def _answered(self) -> int:

@@ -3,7 +3,6 @@
 import os
 import random
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +41,8 @@ OSD_GIB = 4
 FULL, MORE_ROOM = "0.85", "0.95"
 """The share of the OSD at which Ceph takes no more: its configuration's, and one that lets it go on."""
 FILLER_MIB = 16
+AT_ONCE, BETWEEN_S = 0.7, 0.4
+"""Up to this part in a hurry, then with pauses: an OSD says only every few seconds how full it is."""
 HANGS_S = 8
 """A PUT without an answer for so long: the OSD is full."""
 
@@ -120,23 +121,22 @@ def full(proof: Proof) -> list[Row]:
 
 def fill() -> int:
     """Put objects until a PUT hangs; returns how many MiB the store has taken."""
-    client, body, hangs = _impatient(), os.urandom(FILLER_MIB << 20), threading.Event()
+    client, body = _impatient(), os.urandom(FILLER_MIB << 20)
+    whole = OSD_GIB * 1024 // FILLER_MIB
+    first = round(AT_ONCE * whole)
 
-    def put(number: int) -> bool:
-        if hangs.is_set():
-            return False
-        try:
-            client.put_object(Bucket=BUCKET, Key=f"filler/{number}", Body=body)
-        except BotoCoreError:
-            hangs.set()
-            return False
-        return True
+    def put(number: int) -> None:
+        client.put_object(Bucket=BUCKET, Key=f"filler/{number}", Body=body)
 
     with ThreadPoolExecutor(4) as pool:
-        taken = sum(pool.map(put, range(OSD_GIB * 1024 // FILLER_MIB)))
-    if not hangs.is_set():
-        raise SystemExit(f"{taken * FILLER_MIB} MiB did not fill an OSD of {OSD_GIB} GiB")
-    return taken * FILLER_MIB
+        list(pool.map(put, range(first)))
+    for number in range(first, whole):
+        time.sleep(BETWEEN_S)
+        try:
+            put(number)
+        except BotoCoreError:
+            return number * FILLER_MIB
+    raise SystemExit(f"{whole * FILLER_MIB} MiB did not fill an OSD of {OSD_GIB} GiB")
 
 
 def full_at(gateway: Gateway, share: str) -> None:

@@ -106,8 +106,22 @@ def test_history_that_went_with_an_outage_is_listed_again_at_once() -> None:
     assert isinstance(gone, Gap)
     assert isinstance(listed, Listed)
     assert outage.to_ns - outage.from_ns > 20e9
-    assert gone.to_ns - gone.from_ns < 0.5e9
+    assert gone.to_ns - outage.to_ns < 0.5e9
     assert max(clock.slept) <= 5
+
+
+def test_watches_that_break_at_once_are_one_gap_however_well_the_server_answers_otherwise() -> None:
+    clock = StepClock()
+    heard, later = batch(2 * 10**9, event("ADDED", "a", 8)), batch(60 * 10**9, event("MODIFIED", "a", 9))
+    refused: list[Any] = [[Unavailable("reset")]] * 9
+    cluster = ScriptedCluster(
+        [([], "7"), *[([], "8")] * 10], [[heard, Unavailable("reset")], *refused, [later]], clock
+    )
+    notices, _ = observe(cluster, clock, 13)
+    gaps = [notice for notice in notices if isinstance(notice, Gap)]
+    assert notices[-1] == later
+    assert [gap.from_ns for gap in gaps] == [2 * 10**9] * 10
+    assert gaps[-1].to_ns - gaps[-1].from_ns > 2e9
 
 
 def test_a_throttled_list_waits_as_long_as_the_server_says() -> None:
