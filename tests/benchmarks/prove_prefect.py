@@ -2,6 +2,7 @@
 
 Each run measures a served cluster in real time, through a worker, on PostgreSQL, and is disturbed in the
 second of its three batches. What was redone is counted in log lines that only an execution writes.
+A part that was done with the very same code is not done again.
 """
 
 import os
@@ -23,10 +24,11 @@ from infra.results.open import open_store
 from infra.results.read import scan
 from tasks.records import TABLES
 from tests.benchmarks.browser import program
+from tests.benchmarks.kept import Rows, kept_rows
 from tests.benchmarks.prove_prefect_cancel import cancelled, said
 from tests.benchmarks.prove_prefect_cost import cost
 from tests.benchmarks.prove_prefect_lines import lines
-from tests.benchmarks.prove_prefect_page import Rows, write_page
+from tests.benchmarks.prove_prefect_page import write_page
 from tests.benchmarks.prove_prefect_ui import begun, proof
 from tests.integration.operating import ENDED, SERVED, Operation, operating, serving, until
 
@@ -122,7 +124,8 @@ def main(folder: Path, only: list[str]) -> None:
         with serving(operation):
             if is_asked("cancel", only):
                 seen["cancel"] = shown("cancel", lambda: cancelled(operation, pid_of))
-            seen["kills"] = [disturbed(operation, case) for case in CASES if is_asked(case.killed, only)]
+            asked = [case for case in CASES if is_asked(case.killed, only)]
+            seen["kills"] = [row for case in asked for row in killed(operation, case)]
     if not only:
         write_page(ROOT / "docs" / "operations.md", seen)
 
@@ -135,15 +138,19 @@ def is_asked(name: str, only: list[str]) -> bool:
 def shown(name: str, part: Callable[[], Rows]) -> Rows:
     """Take one part, and tell of it."""
     print(f"{name} ...", file=sys.stderr, flush=True)
-    rows = part()
+    rows = kept_rows("prove-prefect", name, part)
     for row in rows:
         print(" | ".join(row), file=sys.stderr, flush=True)
     return rows
 
 
+def killed(operation: Operation, case: Case) -> Rows:
+    """The one row of a case."""
+    return shown(case.killed, lambda: [disturbed(operation, case)])
+
+
 def disturbed(operation: Operation, case: Case) -> Told:
     """Run one case."""
-    print(f"{case.killed} ...", file=sys.stderr, flush=True)
     run_id = operation.start(DEPLOYMENT, batches=list(BATCHES), rate_per_s=RATE_PER_S)
     until(lambda: is_at_second(operation, run_id), bool, PATIENCE_S)
     time.sleep(10)
@@ -154,15 +161,13 @@ def disturbed(operation: Operation, case: Case) -> Told:
     free_s = freed(operation, began_s)
     if state != "COMPLETED":
         how += f"; Retry: {retried(operation, run_id).title()}"
-    told = Told(
+    return Told(
         f"{case.killed}{f' (away {away_s:.0f} s)' if away_s else ''}",
         how,
         redone(operation, run_id),
         records(operation, run_id),
         free_s,
     )
-    print(" | ".join(told), file=sys.stderr, flush=True)
-    return told
 
 
 def is_at_second(operation: Operation, run_id: str) -> bool:

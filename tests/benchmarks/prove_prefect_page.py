@@ -2,9 +2,11 @@
 
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+
+from tests.benchmarks.kept import Rows
 
 HEAD = """# When something dies
 
@@ -54,8 +56,6 @@ LINES = """
 |---|---|
 """
 HEADS = {"kills": KILLS, "cancel": CANCEL, "browser": UI, "cost": COST, "lines": LINES}
-
-Rows = Sequence[Iterable[str]]
 
 
 def write_page(path: Path, seen: Mapping[str, Rows]) -> None:

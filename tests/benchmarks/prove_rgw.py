@@ -5,7 +5,6 @@ code is not done again, so a proof that was stopped goes on; `--fresh` forgets t
 the command line says of bad input, is in `make test-rgw`.
 """
 
-import hashlib
 import os
 import platform
 import subprocess
@@ -21,6 +20,7 @@ import click
 import orjson
 
 from infra.settings import cache_dir
+from tests.benchmarks.kept import same_code
 from tests.benchmarks.rgw_many import lists, trends
 from tests.benchmarks.rgw_outages import flaky, full, outage
 from tests.benchmarks.rgw_pairs import served_pairs, virtual_pairs
@@ -41,16 +41,6 @@ SECTIONS: dict[str, Section] = {
     "trend": trends,
     "list": lists,
 }
-
-
-def same_code() -> str:
-    """A hash of every Python file that has a part in it."""
-    files = [
-        path
-        for part in ("flows", "infra", "tasks", "tests/benchmarks")
-        for path in (ROOT / part).rglob("*.py")
-    ]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()[:16]
 
 
 def done_before(folder: Path, name: str) -> dict[str, Any] | None:
