@@ -21,6 +21,7 @@ from infra.settings import s3
 from tests.benchmarks.prove_kills import RUN_ID
 from tests.benchmarks.rgw_runs import (
     BUCKET,
+    STAGES,
     Proof,
     Row,
     attempts,
@@ -35,8 +36,11 @@ from tests.benchmarks.rgw_runs import (
     until_measured,
     words_of,
 )
+from tests.benchmarks.rgw_served import served_words, serving
 from tests.store.fault_proxy import PASS, RESET, Answer, Proxy, proxy_to
 
+BATCHES = (4, 6, 8, 10, 12, 14, 16)
+"""Of runs in real time: some minutes."""
 OSD_GIB = 4
 FULL, MORE_ROOM = "0.85", "0.95"
 """The share of the OSD at which Ceph takes no more: its configuration's, and one that lets it go on."""
@@ -55,15 +59,18 @@ def outage(proof: Proof, away_s: float) -> list[Row]:
         time.sleep(away_s)
         daemons.start_gateway(proof.gateway)
 
-    what = f"gateway stopped for {away_s:.0f} s in the middle of a `{proof.profile}` run"
-    return [disturbed(proof, what, off_and_on)]
+    what = f"gateway stopped for {away_s:.0f} s in the middle of a run on the served cluster"
+    with serving(proof.folder):
+        return [disturbed(what, served_words(proof.folder, BATCHES, STAGES), off_and_on)]
 
 
 def flaky(proof: Proof, bad_s: float) -> list[Row]:
     """Behind a proxy that answers 503 and resets connections for a while."""
     with proxy_to(proof.gateway.endpoint) as proxy, changed(AWS_ENDPOINT_URL=proxy.address):
-        what = f"503 and resets for {bad_s:.0f} s in the middle of a `{proof.profile}` run"
-        return [disturbed(proof, what, lambda: _break(proxy, bad_s))]
+        what = f"503 and resets for {bad_s:.0f} s in the middle of a run on the served cluster"
+        with serving(proof.folder):
+            words = served_words(proof.folder, BATCHES, STAGES)
+            return [disturbed(what, words, lambda: _break(proxy, bad_s))]
 
 
 def _break(proxy: Proxy, bad_s: float) -> None:

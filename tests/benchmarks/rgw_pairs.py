@@ -1,40 +1,22 @@
 """The same runs into RGW and into a folder, in turns: what a store costs them. For `make prove-rgw`."""
 
-import os
-import subprocess
-import sys
-import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 
-import tomli_w
-
-from infra.cluster.virtual.description import PRESETS
 from infra.results.open import open_store
 from infra.results.read import scan
-from infra.served.access import CONTEXT
 from tasks.records import TABLES
 from tests.benchmarks.prove_kills import RUN_ID, differences, tables
 from tests.benchmarks.rgw_runs import BUCKET, Proof, Row, run_whole, say, words_of
+from tests.benchmarks.rgw_served import served_words, serving
 
 VMS = 16
-SLOW = {
-    "csi": {"restore_s": 0.3, "restore_spread": 0.0, "unlocked_s": 0.5},
-    "kubelet": {"start_s": 2.0, "start_spread": 0.0, "stop_s": 1.0},
-    "virt": {"domain_start_s": 1.0, "domain_spread": 0.0},
-    "attach": {"attach_s": 1.0},
-}
-"""Delays that set the time: of two CPUs, a run of so few VMs takes a small part."""
 MOST_SLOWER, MOST_WALL = 0.01, 1.1
 RECORDS = 24_600
 
 
 def served_pairs(proof: Proof, pairs: int) -> list[Row]:
     """Measured time on a served cluster, in real time: RGW against a folder."""
-    with serving(proof.folder) as kubeconfig:
-        os.environ["KUBECONFIG"] = str(kubeconfig)
+    with serving(proof.folder):
         changes = [_slower(proof, pair) for pair in range(pairs)]
     slower, spread = median(changes), f"{min(changes):+.2%} to {max(changes):+.2%}"
     return [
@@ -50,38 +32,16 @@ def served_pairs(proof: Proof, pairs: int) -> list[Row]:
 
 def _slower(proof: Proof, pair: int) -> float:
     """By which share all that one run measured took longer on RGW; which is first takes turns."""
-    profile = proof.folder / "pairs.toml"
-    profile.write_text(
-        tomli_w.dumps({"name": "pairs", "deploy": {"batches": [VMS]}, "boot": {"batches": [VMS]}})
-    )
+    words = served_words(proof.folder, [VMS], "preflight,golden-image,deploy,boot,clean")
     stores = [f"s3://{BUCKET}/pair-{pair}", str(proof.folder / f"pair-{pair}")]
     took_s = {}
     for store in stores if pair % 2 else stores[::-1]:
-        words = words_of(str(profile), "preflight,golden-image,deploy,boot,clean")
-        run_whole(store, (*words, "--cluster", CONTEXT))
+        run_whole(store, words)
         batches = scan(open_store(store), RUN_ID, "batches", TABLES["batches"])
         took_s[store] = float(batches["end_to_end_s"].sum())
     change = took_s[stores[0]] / took_s[stores[1]] - 1
     say(f"pair {pair + 1}: RGW {took_s[stores[0]]:.3f} s, folder {took_s[stores[1]]:.3f} s, {change:+.2%}")
     return change
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[Path]:
-    """A served cluster in a process of its own; yields its kubeconfig."""
-    described = tomllib.loads((PRESETS / "fast.toml").read_text())
-    described = {**described, **{part: {**described[part], **keys} for part, keys in SLOW.items()}}
-    preset, kubeconfig = folder / "slow.toml", folder / "kubeconfig"
-    preset.write_text(tomli_w.dumps(described))
-    command = [sys.executable, "-m", "flows", "cluster", "serve", "--preset", str(preset)]
-    server = subprocess.Popen([*command, "--kubeconfig", str(kubeconfig)], stdout=subprocess.PIPE)
-    try:
-        assert server.stdout is not None
-        server.stdout.readline()
-        yield kubeconfig
-    finally:
-        server.terminate()
-        server.communicate(timeout=30)
 
 
 def virtual_pairs(proof: Proof) -> list[Row]:
