@@ -12,6 +12,12 @@ TESTBED := virtscale-testbed
 STUDY_STAGES := preflight,golden-image,deploy,boot,report,clean
 LOCK := pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements.lock
+# Of the extra's packages those that requirements.lock does not have.
+DASK := $(VENV)/.dask
+DASK_LOCK := pip compile pyproject.toml --extra dask --constraint requirements.lock --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
+ONLY_NEW := awk 'NR == FNR {known[$$1]; next} /^[a-z]/ {mine = !($$1 in known)} mine' requirements.lock -
+INSTALL_DASK := pip install --quiet --no-deps --require-hashes --requirement requirements-dask.lock
 # uv and pip read the same command; uv is ten times as fast, and pip knows each mirror that a machine is set up for.
 # Both compile what they install: where Python may not write bytecode later, each start would take seconds more.
 INSTALL := pip install --quiet --require-hashes --requirement requirements.lock
@@ -29,7 +35,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: help setup demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api bench-served bench-ssh \
+.PHONY: help setup setup-dask demo demo-api test test-api check lint types contracts reference docs fmt bench bench-api bench-served bench-ssh \
 	fidelity prove-api prove-compare prove-faults prove-kills prove-parsers prefect-up prefect-down \
 	test-prefect prove-prefect bench-webhook prove-webhook lock testbed-build testbed-up testbed-down rgw-install rgw-up \
 	rgw-down test-rgw prove-rgw bench-store distclean
@@ -50,6 +56,12 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/uv $(INSTALL) --compile-bytecode || { echo "set-up: uv could not, so pip does it (minutes)"; $(BIN)/python -m $(INSTALL); }
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q flows tasks infra
+	@touch $@
+
+setup-dask: $(DASK) ## add Dask to it, from requirements-dask.lock (virtscale run --workers dask)
+
+$(DASK): $(READY) requirements-dask.lock
+	@$(BIN)/uv $(INSTALL_DASK) --compile-bytecode || $(BIN)/python -m $(INSTALL_DASK)
 	@touch $@
 
 demo: $(READY) ## the study's deploys and boot storms on the virtual cluster, with a report
@@ -137,7 +149,7 @@ prefect-up: $(READY) ## Prefect in operation: database, server, worker, webhook 
 prefect-down: $(READY) ## stop them; runs, schedules and results are kept
 	@$(BIN)/virtscale prefect down
 
-test-prefect: $(READY) ## Prefect with PostgreSQL, server and worker: deployments, retry, one run per cluster
+test-prefect: $(DASK) ## Prefect with PostgreSQL, server and worker: deployments, retry, one run per cluster, shards on Dask
 	@$(BIN)/python -m pytest -q -m "prefect and slow" --numprocesses $(JOBS) --dist loadfile tests/integration $(PYTEST_ARGS)
 
 prove-prefect: $(READY) ## kills of run, worker, server and database; the UI in a browser (Debian: chromium) (writes docs/operations.md)
@@ -167,8 +179,9 @@ prove-rgw: rgw-install ## races, 50 kills, outages, a full OSD, overhead, many r
 bench-store: rgw-install ## what results cost on a real RGW: requests, bytes, wall time against plain boto3
 	@$(BIN)/python -m tests.benchmarks.bench_s3
 
-lock: $(READY) ## resolve pyproject.toml again into requirements.lock
+lock: $(READY) ## resolve pyproject.toml again into requirements.lock and requirements-dask.lock
 	@$(BIN)/uv $(LOCK) --upgrade
+	@$(BIN)/uv $(DASK_LOCK) | $(ONLY_NEW) > requirements-dask.lock
 
 distclean: ## remove the virtual environment and every cache
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from flows.cli.options import resolved_profile
+from infra.manifests import SLOTS
 from tasks.profile import LatencyTool, Section, StageName
 from tasks.run import RunRequest
 
@@ -57,6 +58,19 @@ class Form(Section):
         "", title="Faults", max_length=500, description="File of faults for the virtual cluster; empty: none"
     )
     keep: bool = Field(False, title="Keep", description="Leave the run's objects on the cluster")
+    shards: int = Field(
+        0,
+        title="Shards",
+        ge=0,
+        le=SLOTS,
+        description="Processes that share each batch, on Dask; 0: one process drives all of it",
+    )
+    dask: str = Field(
+        "",
+        title="Dask",
+        max_length=500,
+        description="Address of a Dask scheduler for the shards; empty: a cluster on the worker's machine",
+    )
 
     def stages_asked(self) -> tuple[StageName, ...]:
         """The stages that the flow runs; none: the profile's own."""
@@ -76,7 +90,7 @@ class Form(Section):
         profile = resolved_profile(
             self.profile, [*own, *self.changes], ",".join(self.stages_asked()) or None, self.cluster
         )
-        names = ("run_id", "cluster", "store", "seed", "faults", "keep")
+        names = ("run_id", "cluster", "store", "seed", "faults", "keep", "shards", "dask")
         return RunRequest(profile=profile, **{name: getattr(self, name) for name in names})
 
 

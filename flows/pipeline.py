@@ -19,6 +19,7 @@ from flows.steps import Step
 from flows.study import conduct, run_step
 from flows.suspension import Decide, decider
 from flows.taking import done_before
+from flows.workers import workers_of
 from tasks.profile import StageName
 from tasks.run import RunRequest
 
@@ -64,7 +65,7 @@ def conducted(request: RunRequest, run: StepRunner = as_task) -> Any:
     """
     asked = request.model_copy(update={"run_id": request.run_id or str(flow_run.id)})
     try:
-        with told(asked), cancellable():
+        with told(asked), cancellable(), workers_of(asked):
             outcome = conduct(asked, run)
     except RunCancelled:
         return as_cancelled()

@@ -1,11 +1,13 @@
 """One step of a run in a world of its own: in this process, in one beside it, or in a Prefect task."""
 
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flows.approval import approval
 from flows.lanes import MEASURED
 from flows.steps import Step
+from flows.workers import workers
 from infra.errors import StageError
 from infra.results.commits import read_commits
 from infra.results.open import open_store
@@ -41,7 +43,7 @@ def step_here(request: RunRequest, step: Step) -> dict[str, Any]:
 
         return write_report(request)
     with open_world(request.spec(step.stage)) as world:
-        return world.run(_stage(world, request, step))
+        return world.run(_stage(replace(world, workers=workers.get()), request, step))
 
 
 def done_before(request: RunRequest, step: Step) -> Commit | None:

@@ -5,6 +5,7 @@ DataVolumes, claims, instances and pods that controllers derive carry it as well
 annotation, so nobody can own our objects by copying a label.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,9 @@ RUN_LABEL = "virtscale.io/run"
 STAGE_LABEL = "virtscale.io/stage"
 BATCH_LABEL = "virtscale.io/batch"
 INDEX_LABEL = "virtscale.io/index"
+SLOT_LABEL = "virtscale.io/slot"
+SLOTS = 64
+"""A VM is in the slot of its index modulo this: who observes some VMs of a run watches their slots alone."""
 NONCE = "virtscale.io/nonce"
 LENT_LABEL = "virtscale.io/lent"
 """On a namespace of somebody else, "true": runs may use it, and leave it where it is."""
@@ -25,18 +29,23 @@ SEED_DISK = "seed"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Whose object it is: run, its secret nonce, stage; of a VM also which one of which batch."""
+    """Whose object it is: run, its secret nonce, stage; of a VM also which one of which batch.
+
+    Of something else that is observed with the VMs of a slot: that slot.
+    """
 
     run_id: str
     nonce: str
     stage: str
     batch: int | None = None
     index: int | None = None
+    slot: int | None = None
 
     @property
     def labels(self) -> dict[str, str]:
         """Labels of every object of ours."""
-        which = {BATCH_LABEL: self.batch, INDEX_LABEL: self.index}
+        slot = self.slot if self.index is None else slot_of(self.index)
+        which = {BATCH_LABEL: self.batch, INDEX_LABEL: self.index, SLOT_LABEL: slot}
         numbers = {label: str(number) for label, number in which.items() if number is not None}
         return {RUN_LABEL: self.run_id, STAGE_LABEL: self.stage, **numbers}
 
@@ -112,9 +121,19 @@ def disk_name(vm: str) -> str:
     return f"{vm}-{ROOT_DISK}"
 
 
-def run_selector(run_id: str, stage: str = "") -> str:
-    """Label selector of a run's objects, of one stage if given."""
-    return f"{RUN_LABEL}={run_id}" + (f",{STAGE_LABEL}={stage}" if stage else "")
+def slot_of(index: int) -> int:
+    """The slot of a VM."""
+    return index % SLOTS
+
+
+def run_selector(run_id: str, stage: str = "", slots: Sequence[int] = ()) -> str:
+    """Label selector of a run's objects, of one stage if given, of VMs in these slots if given."""
+    terms = [f"{RUN_LABEL}={run_id}"]
+    if stage:
+        terms.append(f"{STAGE_LABEL}={stage}")
+    if slots:
+        terms.append(f"{SLOT_LABEL} in ({','.join(map(str, slots))})")
+    return ",".join(terms)
 
 
 def memory_quantity(gib: float) -> str:

@@ -28,11 +28,13 @@ from infra.guests.programs.latency import LatencyPrograms
 from infra.guests.ssh.folder import key_folder
 from infra.guests.ssh.settings import SshSettings, stated_address
 from infra.guests.virtual import VirtualGuests
+from infra.manifests import run_selector
 from infra.results.manifest import nonce_of
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Results
 from infra.results.run_results import open_results
 from infra.settings import is_own_cluster
+from infra.workers import Shard, Workers
 
 if TYPE_CHECKING:
     from infra.cluster.real.adapter import KubernetesCluster
@@ -49,7 +51,7 @@ class WorldSpec:
 
     `schemas` are the tables that results may be added to; none is enough to look around. `lineage` names
     the stages whose commits a virtual cluster goes on from, empty: all. `guests` says how those of a live
-    cluster are reached; None: they are not.
+    cluster are reached; None: they are not. `nonce` is known already to who works for another process.
     """
 
     run_id: str
@@ -60,6 +62,7 @@ class WorldSpec:
     background_pods: int = 0
     lineage: frozenset[str] = frozenset()
     guests: SshSettings | None = None
+    nonce: str = ""
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
 
     @property
@@ -121,7 +124,10 @@ class LiveRuntime:
 
 @dataclass(frozen=True)
 class World:
-    """What a stage works with. Durations come from `clock`, and from nowhere else."""
+    """What a stage works with. Durations come from `clock`, and from nowhere else.
+
+    `workers` take shares of measured batches; `shard` says which share this process has.
+    """
 
     name: WorldName
     run_id: str
@@ -131,11 +137,18 @@ class World:
     clock: Clock
     results: Results
     runtime: Runtime
+    known_nonce: str = ""
+    workers: Workers | None = None
+    shard: Shard | None = None
 
     @cached_property
     def nonce(self) -> str:
         """The run's secret mark: annotation `virtscale.io/nonce` of every object that is ours; read once."""
-        return nonce_of(self.results.store, self.run_id)
+        return self.known_nonce or nonce_of(self.results.store, self.run_id)
+
+    def observed(self, stage: str = "") -> str:
+        """Label selector of what this process observes: the run's objects, of its share if it has one."""
+        return run_selector(self.run_id, stage, self.shard.slots if self.shard else ())
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run one stage coroutine on this world's event loop."""
@@ -229,6 +242,7 @@ def _live(spec: WorldSpec) -> Iterator[World]:
                     clock=clock,
                     results=results,
                     runtime=LiveRuntime(runner),
+                    known_nonce=spec.nonce,
                 )
         finally:
             runner.run(cluster.close())

@@ -6,7 +6,7 @@ steps take the first moment at which they were seen to hold. What was not seen s
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from infra.clock import Clock
@@ -24,7 +24,8 @@ class Batch:
     last moment at which nothing had been heard of the step; `lag_ns` says how much later than it
     happened that may have been heard, by step (None: not measured). `heard_ns` is how far the
     stream whose events are being told had been heard before them. `braked` says why no more of
-    the batch was issued.
+    the batch was issued. `turns` are the VMs' places in the order of requests; those of a share have
+    gaps. `shards` are rows of the processes that took shares of the batch.
     """
 
     def __init__(self, stage: str, names: Sequence[str]) -> None:
@@ -38,6 +39,8 @@ class Batch:
         self.heard_ns = 0
         self.journal = Journal()
         self.braked = ""
+        self.turns: Sequence[int] = range(n)
+        self.shards: list[dict[str, Any]] = []
         self.cell: tuple[int, int] | None = None
         self.requested: Moments = [None] * n
         self.attempts = [0] * n
@@ -56,10 +59,16 @@ class Batch:
     def __len__(self) -> int:
         return len(self.names)
 
-    def release(self, clock: Clock) -> None:
-        """T0 of every step of every VM; what held before holds from then on."""
-        self.released_ns = clock.now_ns()
-        self.released_at = clock.wall()
+    @property
+    def shards_lost(self) -> list[int]:
+        """The shards whose process is gone."""
+        return [row["shard"] for row in self.shards if row["state"] == "lost"]
+
+    def release(self, clock: Clock, at_ns: int | None = None) -> None:
+        """T0 of every step of every VM, now or at a moment close by; what held before holds from then on."""
+        now_ns = clock.now_ns()
+        self.released_ns = now_ns if at_ns is None else at_ns
+        self.released_at = clock.wall() + timedelta(microseconds=(self.released_ns - now_ns) // 1000)
         self.journal.released_ns = self.released_ns
         for column in (*self.seen.values(), self.ended):
             for i, ns in enumerate(column):

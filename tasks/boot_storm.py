@@ -16,7 +16,6 @@ from infra.cluster.kinds import NODE, POD, VM, VMI
 from infra.cluster.port import Object, Ref, Scope
 from infra.errors import GuestError, NotFound
 from infra.guests.port import Answer, Guests, Target
-from infra.manifests import run_selector
 from infra.results.port import Attempt, Cell
 from infra.world import World
 from tasks.batch import Batch
@@ -36,6 +35,8 @@ from tasks.provisioning import explain
 from tasks.quiesce import PROBE_KEY, first_answer_s, quiesce
 from tasks.records import BOOT_STEPS
 from tasks.requests import Order, drive
+from tasks.sharded import in_shards, is_shared
+from tasks.shares import longest_gap_s
 from tasks.stopping import STAGE, halt, missing_vms, running_instances, stop_vms
 
 STUDY_STEP = "ssh_banner"
@@ -256,6 +257,8 @@ async def _boot(world: World, profile: Profile, attempt: Attempt, storm: Storm) 
 async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
     """Start a storm and watch it; returns the longest gap of an observer, seconds."""
     batch = boots.batch
+    if is_shared(world, batch):
+        return await _start_in_shards(world, profile, boots)
     where = profile.namespace
     order = Order(
         send=lambda i: world.cluster.subresource(Ref(VM, where, batch.names[i]), "start"),
@@ -265,7 +268,7 @@ async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
         acknowledged=boots.acknowledged,
         missing=lambda: missing_vms(world, profile, batch),
     )
-    labels = run_selector(world.run_id, STAGE)
+    labels = world.observed(STAGE)
     views = (
         View(Scope(VMI, where, labels), boots.instance, steps=_OF_INSTANCE),
         View(Scope(POD, where, labels), boots.pod, steps=("pod_scheduled",)),
@@ -279,6 +282,15 @@ async def start_vms(world: World, profile: Profile, boots: Boots) -> float:
         around.callback(looking.cancel)
         await _probed(world, boots, observers, lambda: drive(world, batch, order, observers))
         return observers.longest_gap_s(batch.released_ns)
+
+
+async def _start_in_shards(world: World, profile: Profile, boots: Boots) -> float:
+    parts = await in_shards(world, profile, boots.batch)
+    for share, found in parts:
+        boots.lost |= found.more["lost"]
+        for i, node in zip(share.turns, found.more["nodes"], strict=True):
+            boots.nodes[i] = node
+    return longest_gap_s(parts)
 
 
 async def _probed(

@@ -77,7 +77,7 @@ class Brake:
         elif name in self._ready:
             self._lost.add(name)
             if len(self._lost) > self._limits.nodes_lost:
-                self._pull(f"not Ready any more: node {', '.join(sorted(self._lost))}")
+                self.pull(f"not Ready any more: node {', '.join(sorted(self._lost))}")
 
     def failing(self, names: set[str], *, is_all: bool) -> None:
         """VMs of others that fail; `is_all`: no other does. Those that failed at first are not our doing."""
@@ -85,7 +85,7 @@ class Brake:
             self._failed_before = names
         self._failing |= names - (self._failed_before or set())
         if len(self._failing) > self._limits.foreign_failed:
-            self._pull(f"VMs of others began to fail: {min(self._failing)} is one of {len(self._failing)}")
+            self.pull(f"VMs of others began to fail: {min(self._failing)} is one of {len(self._failing)}")
 
     def look(self, ns: int) -> None:
         """Judge the API by the answers of the last seconds, and by those that it has kept for too long."""
@@ -96,12 +96,13 @@ class Brake:
         took = [*(took_ns for _, took_ns in self._answers), *kept]
         p99_ns = nearest_rank(took, 99) if len(took) >= FEWEST else None
         if p99_ns is not None and p99_ns > limit_ns:
-            self._pull(f"the API's p99 is {p99_ns / NS:.1f} s (limit {self._limits.api_p99_s:g} s)")
+            self.pull(f"the API's p99 is {p99_ns / NS:.1f} s (limit {self._limits.api_p99_s:g} s)")
 
     def blind(self, why: str) -> None:
         """What is looked at cannot be seen: harm would go on unnoticed."""
-        self._pull(f"harm to others could not be seen: {why}")
+        self.pull(f"harm to others could not be seen: {why}")
 
-    def _pull(self, why: str) -> None:
+    def pull(self, why: str) -> None:
+        """Stop issuing, if it was not stopped before."""
         if not self.pulled.done():
             self.pulled.set_result(why)

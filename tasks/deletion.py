@@ -11,13 +11,15 @@ from typing import NamedTuple
 from infra.cluster.kinds import DATA_VOLUME, PV, PVC, VM
 from infra.cluster.port import Object, Ref, Scope, list_all
 from infra.errors import NotFound
-from infra.manifests import disk_name, run_selector
+from infra.manifests import disk_name
 from infra.world import World
 from tasks.batch import Batch
 from tasks.heartbeats import heartbeats
 from tasks.observing import View, observing
 from tasks.profile import Profile
 from tasks.requests import Order, drive, resent
+from tasks.sharded import in_shards, is_shared
+from tasks.shares import longest_gap_s
 
 
 class Volume(NamedTuple):
@@ -124,6 +126,9 @@ def doomed_batch(vms: dict[str, str]) -> Batch:
 
 async def delete_vms(world: World, profile: Profile, batch: Batch, volumes: list[Volume]) -> float:
     """Delete a batch and watch it go; returns the longest gap of an observer, seconds."""
+    if is_shared(world, batch):
+        more = {"volumes": [tuple(volume) for volume in volumes]}
+        return longest_gap_s(await in_shards(world, profile, batch, more))
     disks = {disk_name(name): i for i, name in enumerate(batch.names)}
     removal = Removal(batch, {volume.name: disks[volume.claim] for volume in volumes})
     order = Order(
@@ -132,7 +137,7 @@ async def delete_vms(world: World, profile: Profile, batch: Batch, volumes: list
         rate_per_s=None,
         limit_s=profile.delete_limit_s,
     )
-    labels, where = run_selector(world.run_id), profile.namespace
+    labels, where = world.observed(), profile.namespace
     async with observing(
         world,
         View(Scope(VM, where, labels), removal.vm, removal.vms_listed, ("gone",)),

@@ -23,9 +23,10 @@ from tasks.leftovers import count_leftovers, deploy_traces, temporary_objects
 from tasks.outcome import Circumstances, Outcome, outcome
 from tasks.ownership import intend, know
 from tasks.profile import Profile
-from tasks.provisioning import Clones, Plan, explain, number_of, provision, source_of
+from tasks.provisioning import Clones, Plan, explain, provision, source_of
 from tasks.quiesce import PROBE_KEY, first_answer_s, quiesce
 from tasks.requests import is_marked, resent
+from tasks.shares import number_of
 
 STAGE = "deploy"
 

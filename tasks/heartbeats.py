@@ -12,6 +12,7 @@ are none.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from infra import manifests
 from infra.clock import Clock
@@ -42,19 +43,27 @@ FIRST_LIMIT_S = 10.0
 GONE_LIMIT_S = 30.0
 
 
-def heartbeat_refs(run_id: str, namespace: str) -> list[Ref]:
-    """The heartbeat objects of a run."""
-    return [_heartbeat_ref(kind, run_id, namespace) for kind in KINDS]
+def heartbeat_refs(run_id: str, namespace: str, shard: int | None = None) -> list[Ref]:
+    """The heartbeat objects of a run, or of one shard of it."""
+    return [_heartbeat_ref(kind, run_id, namespace, shard) for kind in KINDS]
 
 
-def _heartbeat_ref(kind: Kind, run_id: str, namespace: str) -> Ref:
+def _heartbeat_ref(kind: Kind, run_id: str, namespace: str, shard: int | None) -> Ref:
+    whose = "" if shard is None else f"-{shard}"
     # A VM takes an instance of its own name for its own.
-    return Ref(kind, namespace, f"{run_id}-heartbeat{'-instance' if kind is VMI else ''}")
+    return Ref(kind, namespace, f"{run_id}-heartbeat{whose}{'-instance' if kind is VMI else ''}")
 
 
 def intend_heartbeats(world: World, attempt: Attempt, namespace: str) -> None:
     """Put them into the ledger, before a batch makes them."""
-    intend(world, attempt, heartbeat_refs(world.run_id, namespace))
+    shards = [None, *range(world.workers.shards)] if world.workers else [None]
+    refs = [ref for shard in shards for ref in heartbeat_refs(world.run_id, namespace, shard)]
+    intend(world, attempt, refs)
+
+
+async def remove_heartbeats(world: World, namespace: str, shard: int) -> None:
+    """Delete those of a shard whose process is gone."""
+    await _removed(world, heartbeat_refs(world.run_id, namespace, shard))
 
 
 @asynccontextmanager
@@ -77,13 +86,14 @@ async def heartbeats(world: World, observers: Observers, stage: str) -> AsyncIte
 
 
 async def _made(world: World, observers: Observers, stage: str) -> list[tuple[Stream, Ref]]:
-    made = []
+    made, shard = [], world.shard
+    mark = mark_of(world, stage) if shard is None else replace(mark_of(world, stage), slot=shard.slots[0])
     for stream in observers.streams:
         scope = stream.view.scope
         if scope.kind not in KINDS or not scope.namespace:
             continue
-        ref = _heartbeat_ref(scope.kind, world.run_id, scope.namespace)
-        manifest = manifests.heartbeat(ref.kind.kind, ref.name, ref.namespace, mark_of(world, stage))
+        ref = _heartbeat_ref(scope.kind, world.run_id, scope.namespace, shard.number if shard else None)
+        manifest = manifests.heartbeat(ref.kind.kind, ref.name, ref.namespace, mark)
         try:
             await world.cluster.create(manifest)
         except AlreadyExists:

@@ -87,6 +87,24 @@ class Journal:
             self.outages.append((since_ns, ns))
         self._silent_since_ns, self._answered_ns = None, ns
 
+    def join(self, other: "Journal", shift_ns: int) -> None:
+        """Add what another process wrote down of the same batch; `shift_ns` brings its clock to ours."""
+        self.outages += [(a + shift_ns, b + shift_ns) for a, b in other.outages]
+        self.errors_ns += [ns + shift_ns for ns in other.errors_ns]
+        self.round_trips_s += other.round_trips_s
+        self.refused += other.refused
+        self.connections_lost += other.connections_lost
+        self.clock_skew_s = max(self.clock_skew_s, other.clock_skew_s)
+        self.clock_moved_s = max(self.clock_moved_s, other.clock_moved_s)
+        self.watch_behind_s = max(self.watch_behind_s, other.watch_behind_s)
+        self.foreign |= other.foreign
+        self.is_told |= other.is_told
+        for second, facts in other._seconds.items():
+            mine = self._seconds.setdefault(second, {})
+            for what, value in facts.items():
+                before = mine.get(what, 0.0)
+                mine[what] = max(before, value) if what in LARGEST else before + value
+
     def close(self, ns: int) -> None:
         """Nobody asks any more: an outage that goes on is counted up to here."""
         self.answered(ns)

@@ -44,6 +44,7 @@ class Outcome:
     vms: list[dict[str, Any]]
     percentiles: list[dict[str, Any]]
     observer: list[dict[str, Any]]
+    shards: list[dict[str, Any]]
 
     @property
     def tables(self) -> dict[str, list[dict[str, Any]]]:
@@ -54,6 +55,7 @@ class Outcome:
             "percentiles": self.percentiles,
             "batches": [self.batch],
             "observer": self.observer,
+            "shards": self.shards,
         }
 
 
@@ -63,7 +65,8 @@ def outcome(batch: Batch, seen: Circumstances, limits: Limits) -> Outcome:
     key = BatchKey(batch.stage, seen.size, seen.repeat)
     percentiles = percentile_rows(key, vms, seen.limit_s, seen.steps)
     observer = batch.journal.rows(batch.stage, seen.size)
-    return Outcome(_row(batch, seen, limits), vms, percentiles, observer)
+    shards = [{"stage": batch.stage, "batch": seen.size, **row} for row in batch.shards]
+    return Outcome(_row(batch, seen, limits), vms, percentiles, observer, shards)
 
 
 def _row(batch: Batch, seen: Circumstances, limits: Limits) -> dict[str, Any]:
@@ -127,6 +130,8 @@ def _facts(batch: Batch, seen: Circumstances, limits: Limits) -> BatchFacts:
         refused_requests=journal.refused,
         clone_pace_s=_clone_pace_s(batch),
         one_clone_s=seen.one_clone_s,
+        shards_lost=tuple(batch.shards_lost),
+        shards=len(batch.shards),
     )
 
 

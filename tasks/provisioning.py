@@ -25,6 +25,8 @@ from tasks.observing import View, observing
 from tasks.ownership import mark_of
 from tasks.profile import Profile
 from tasks.requests import DELETED, Order, drive, is_marked, resent
+from tasks.sharded import in_shards, is_shared
+from tasks.shares import longest_gap_s, number_of
 
 ERROR_PATIENCE_S = 60.0
 """How long a VM may say DataVolumeError: healthy clones say it for 0.1 s, broken ones for ever."""
@@ -213,6 +215,8 @@ async def provision(world: World, profile: Profile, plan: Plan, clones: Clones) 
     The batch of `clones` holds every moment; it is complete (no VM open) unless this is cancelled.
     """
     batch = clones.batch
+    if is_shared(world, batch):
+        return await _in_shards(world, profile, plan, clones)
     order = Order(
         send=lambda i: _create(world, profile, plan, (batch, i)),
         landed=lambda i: _created(world, profile, batch, i),
@@ -220,7 +224,7 @@ async def provision(world: World, profile: Profile, plan: Plan, clones: Clones) 
         limit_s=plan.limit_s,
         acknowledged=clones.acknowledged,
     )
-    labels = run_selector(world.run_id, plan.stage)
+    labels = world.observed(plan.stage)
     where = profile.namespace
     vms = View(Scope(VM, where, labels), clones.vm, clones.relisted, ("deployed",), clones.caught_up)
     async with observing(
@@ -240,6 +244,26 @@ async def provision(world: World, profile: Profile, plan: Plan, clones: Clones) 
     return gap_s
 
 
+async def _in_shards(world: World, profile: Profile, plan: Plan, clones: Clones) -> float:
+    asked = {name: getattr(plan, name) for name in ("stage", "size", "rate_per_s", "limit_s")}
+    parts = await in_shards(world, profile, clones.batch, {"plan": asked})
+    for share, found in parts:
+        clones.failures += found.more["failures"]
+        clones.copied |= {share.turns[j] for j in found.more["copied"]}
+    if clones.batch.shards_lost:
+        await _find(world, profile, plan, clones.batch)
+    return longest_gap_s(parts)
+
+
+async def _find(world: World, profile: Profile, plan: Plan, batch: Batch) -> None:
+    """What a shard made whose process is gone has to be deleted as well."""
+    scope = Scope(VM, profile.namespace, run_selector(world.run_id, plan.stage))
+    for obj in (await resent(world, lambda: list_all(world.cluster, scope))).items:
+        i = batch.index.get(obj["metadata"]["name"])
+        if i is not None and is_marked(world, obj):
+            batch.uids[i] = obj["metadata"]["uid"]
+
+
 async def _create(world: World, profile: Profile, plan: Plan, vm: tuple[Batch, int]) -> None:
     batch, i = vm
     number = number_of(batch.names[i])
@@ -251,11 +275,6 @@ async def _create(world: World, profile: Profile, plan: Plan, vm: tuple[Batch, i
     created = await world.cluster.create(manifest)
     batch.uids[i] = created["metadata"]["uid"]
     batch.journal.dated(created["metadata"].get("creationTimestamp", ""), asked, world.clock.wall())
-
-
-def number_of(name: str) -> int:
-    """The number at the end of a VM's name: which source it clones does not depend on its batch mates."""
-    return int(name.rpartition("-")[2])
 
 
 async def _created(world: World, profile: Profile, batch: Batch, i: int) -> bool:

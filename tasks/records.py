@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 STATES = ("ok", "timeout", "failed", "lost")
 VERDICTS = ("valid", "degraded", "invalid")
 NOT_OK = "vm_not_ok"
-VM_REASONS = (NOT_OK, "clone_failed", "node_lost", "foreign_change", "brake")
+VM_REASONS = (NOT_OK, "clone_failed", "node_lost", "foreign_change", "brake", "shard_lost")
 """Why a VM is not ok: codes that its batch's verdict has, too; the first where no other is known."""
 QUANTILES = (50.0, 90.0, 95.0, 99.0, 100.0)
 
@@ -265,6 +265,20 @@ TABLES: dict[str, pa.Schema] = {
         ("lock_aborts", _I),
         ("client_throttled_s", _F),
         keys=("stage", "batch", "repeat", "attempt", "second"),
+    ),
+    "shards": _schema(
+        ("stage", _S),
+        *_BATCH_KEYS,
+        ("shard", _I),
+        ("vms", _I),
+        ("state", _S),
+        ("detail", _S),
+        ("host", _S),
+        ("pid", _I),
+        ("clock_offset_ns", _I),
+        ("clock_offset_error_ns", _I),
+        ("released_late_ns", _I),
+        keys=("stage", "batch", "repeat", "attempt", "shard", "vms", "state"),
     ),
     "evidence": _schema(
         ("stage", _S),

@@ -67,7 +67,7 @@ async def drive(world: World, batch: Batch, order: Order, observers: Observers) 
     Raises:
         StageError: an observer could not go on.
     """
-    batch.release(world.clock)
+    batch.release(world.clock, await world.shard.turn(world.clock, order.brake) if world.shard else None)
     if batch.cell is not None:
         world.runtime.measures(batch.stage, *batch.cell)
     working = asyncio.create_task(_work(world, batch, order), name=f"{batch.stage} batch")
@@ -150,7 +150,7 @@ async def _paced(world: World, batch: Batch, rate_per_s: float | None) -> AsyncI
     """VM after VM as each is due; being late never shifts the ones after."""
     for i in range(len(batch)):
         if rate_per_s is not None:
-            due_ns = batch.released_ns + round(i * NS / rate_per_s)
+            due_ns = batch.released_ns + round(batch.turns[i] * NS / rate_per_s)
             wait_s = (due_ns - world.clock.now_ns()) / NS
             if wait_s > 0:
                 await world.clock.sleep(wait_s)

@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from infra.guests.ssh.settings import SshSettings
+from infra.manifests import SLOTS
 from infra.results.manifest import check_run_id
 from infra.world import WorldSpec
 from tasks.profile import Profile, Section
@@ -28,6 +29,8 @@ class RunRequest(Section):
     seed: int = Field(1, ge=0, lt=2**32, description="seed of every random choice")
     faults: str = Field("", description="file of faults to inject into the virtual cluster")
     keep: bool = Field(False, description="leave the run's objects on the cluster")
+    shards: int = Field(0, ge=0, le=SLOTS, description="processes that share a batch; 0: this one drives all")
+    dask: str = Field("", description="address of a Dask scheduler; left empty: a cluster on this machine")
 
     @model_validator(mode="after")
     def _named(self) -> Self:

@@ -16,6 +16,8 @@ from tasks.heartbeats import heartbeats
 from tasks.observing import View, observing
 from tasks.profile import Profile
 from tasks.requests import DELETED, Order, drive, resent
+from tasks.sharded import in_shards, is_shared
+from tasks.shares import longest_gap_s
 
 STAGE = "boot"
 
@@ -81,6 +83,8 @@ class Halts:
 
 async def stop_vms(world: World, profile: Profile, batch: Batch) -> float:
     """Stop a batch and watch it; returns the longest gap of an observer, seconds."""
+    if is_shared(world, batch):
+        return longest_gap_s(await in_shards(world, profile, batch))
     halts = Halts(batch)
     order = Order(
         send=lambda i: world.cluster.subresource(Ref(VM, profile.namespace, batch.names[i]), "stop"),
@@ -89,7 +93,7 @@ async def stop_vms(world: World, profile: Profile, batch: Batch) -> float:
         limit_s=profile.stop_limit_s,
         missing=lambda: missing_vms(world, profile, batch),
     )
-    labels, where = run_selector(world.run_id, STAGE), profile.namespace
+    labels, where = world.observed(STAGE), profile.namespace
     async with observing(
         world,
         View(Scope(VM, where, labels), halts.vm, steps=("halted",)),

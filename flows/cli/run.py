@@ -24,7 +24,9 @@ from flows.outcome import Outcome
 from flows.prefect_client import conduct_with_prefect
 from flows.progress import progress
 from flows.study import begin, conduct, finished_before
-from infra.errors import VirtscaleError
+from flows.workers import check_workers
+from infra.errors import ProfileError, VirtscaleError
+from infra.manifests import SLOTS
 from infra.prefect_server import find_server
 from infra.results.manifest import check_run_id
 from infra.results.open import open_store
@@ -44,6 +46,24 @@ INTERRUPTED = 130
 @click.option("--faults", default="", metavar="FILE.toml", help="Faults to inject into the virtual cluster.")
 @click.option("--keep", is_flag=True, help="Leave the run's objects on the cluster.")
 @yes_option
+@click.option(
+    "--workers",
+    type=click.Choice(["dask"]),
+    help="Other processes share each batch; not on a virtual cluster.",
+)
+@click.option(
+    "--shards",
+    type=click.IntRange(1, SLOTS),
+    default=4,
+    show_default=True,
+    help="How many, with --workers.",
+)
+@click.option(
+    "--dask-address",
+    default="",
+    metavar="tcp://HOST:PORT",
+    help="Scheduler of a Dask cluster that runs already; without, one is started on this machine.",
+)
 @click.option("--no-prefect", is_flag=True, help="Run the same stages without Prefect.")
 @json_option
 def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
@@ -52,6 +72,7 @@ def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
     A run that was stopped or killed goes on with the same --run-id; what is finished is not done again.
     """
     request = requested(options)
+    check_workers(request, with_prefect=not no_prefect)
     approval.set(asked_of(asker(yes=yes), "--yes" if yes else "who sat at the terminal"))
     before = finished_before(request)
     if before is None:
@@ -87,7 +108,20 @@ def requested(options: Mapping[str, Any]) -> RunRequest:
         options["profile_name"], options["sets"], options["stages"], options["cluster"]
     )
     run_id = new_run_id() if options["run_id"] is None else check_run_id(options["run_id"])
-    return RunRequest(run_id=run_id, profile=profile, **own)
+    return RunRequest(run_id=run_id, profile=profile, **own, **shared(options))
+
+
+def shared(options: Mapping[str, Any]) -> dict[str, Any]:
+    """How many processes share a batch, and which.
+
+    Raises:
+        ProfileError: a Dask cluster is named, but not asked for.
+    """
+    if options["workers"] is None:
+        if options["dask_address"]:
+            raise ProfileError("--dask-address: it is used with --workers dask alone")
+        return {}
+    return {"shards": options["shards"], "dask": options["dask_address"]}
 
 
 def conducted(request: RunRequest, no_prefect: bool) -> Outcome | None:

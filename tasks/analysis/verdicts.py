@@ -50,6 +50,8 @@ class BatchFacts:
     refused_requests: int = 0
     clone_pace_s: float | None = None
     one_clone_s: float | None = None
+    shards_lost: tuple[int, ...] = ()
+    shards: int = 0
     other: tuple[tuple[str, str], ...] = ()
 
 
@@ -104,6 +106,9 @@ def _observer_reasons(facts: BatchFacts, limits: "Limits") -> Iterator[tuple[str
             "watch_gap",
             f"a watch was {facts.watch_behind_s:.1f} s late (limit {limits.watch_behind_s:g} s)",
         )
+    if facts.shards_lost:
+        lost = ", ".join(map(str, facts.shards_lost))
+        yield "shard_lost", f"{len(facts.shards_lost)} of {facts.shards} processes died: shard {lost}"
     if _rate_missed(facts, limits):
         achieved = facts.achieved_rate_per_s
         got = "not measured" if achieved is None else f"{achieved:.3g}/s achieved"
