@@ -26,8 +26,8 @@ from tasks.run import RunRequest
 from tasks.shard import take_share
 from tasks.shares import Found, Share
 
-ANSWER_S = 20.0
-"""A worker that does not answer for so long is gone."""
+ANSWER_S = 60.0
+"""A worker that does not answer for so long is gone; its share has stopped by itself before (SILENCE_S)."""
 START_S = 20.0
 LOST = (OSError, KeyError, ValueError, TimeoutError, distributed.CancelledError)
 """What Dask raises, one or the other, when a worker is not there any more."""

@@ -16,7 +16,7 @@ from infra.clock import Clock, MonotonicClock
 from tasks.brakes import Brake
 
 POLL_S = 0.02
-SILENCE_S = 60.0
+SILENCE_S = 45.0
 """A run that has not asked for so long is gone: its VMs are not to be driven any more."""
 NS = 1e9
 

@@ -1,9 +1,12 @@
 """Batches in four shards on virtual time: the records are those of one process."""
 
+import asyncio
+from itertools import count
+
 import pytest
 
 from infra.cluster.kinds import POD, PVC, VM, VMI, Kind
-from infra.cluster.port import Scope
+from infra.cluster.port import Object, Scope
 from infra.errors import StageError
 from infra.world import World
 from tasks.boot_storm import boot_batch
@@ -56,14 +59,11 @@ def test_shards_keep_the_rate_of_the_whole(open_virtual: OpenWorld) -> None:
 def test_a_shard_that_dies_leaves_records_with_a_reason_and_nothing_on_the_cluster(
     open_virtual: OpenWorld,
 ) -> None:
-    died = set[str]()
+    asked = count()
 
-    def dies(share: Share, world: World) -> bool:
-        """Shard 2 of the deploy, when its observers run."""
-        if (share.stage, share.number) == ("deploy", 2) and len(died) > 100:
-            return True
-        died.add(f"{share.number} {len(died)}")
-        return False
+    def dies(share: Share, _: World) -> bool:
+        """Shard 2 of the deploy, some seconds after the release."""
+        return share.stage == "deploy" and next(asked) > 100 and share.number == 2
 
     with open_virtual() as world:
         world.run(deploy_batch(sharded(world, PROFILE, dies), PROFILE, N))
@@ -91,3 +91,29 @@ def test_a_shard_that_dies_before_the_release_ends_the_batch(open_virtual: OpenW
             world.run(deploy_batch(sharded(world, PROFILE, lambda share, _: share.number == 1), PROFILE, N))
         assert rows(world, "vm_deploys", "all") == []
         assert world.run(_count(world, VM)) == 0
+
+
+def test_an_interrupted_batch_keeps_what_its_shards_knew(open_virtual: OpenWorld) -> None:
+    async def interrupted(world: World) -> None:
+        measuring = asyncio.create_task(deploy_batch(world, PROFILE, N))
+        while not any(vm["metadata"].get("labels") for vm in await _vms(world)):
+            await world.clock.sleep(0.05)
+        await world.clock.sleep(0.5)
+        measuring.cancel()
+        await measuring
+
+    with open_virtual() as world:
+        with pytest.raises(asyncio.CancelledError):
+            world.run(interrupted(sharded(world, PROFILE)))
+        vms = rows(world, "vm_deploys", "all")
+        left = world.run(_count(world, VM))
+    assert len(vms) == N
+    assert {(vm["state"], vm["detail"]) for vm in vms} <= {("ok", None), ("lost", "interrupted")}
+    assert all(vm["acknowledged_s"] is not None for vm in vms)
+    assert left == 0
+
+
+async def _vms(world: World) -> list[Object]:
+    """VMs of the batch, without the heartbeats."""
+    found = await world.cluster.list(Scope(VM, PROFILE.namespace))
+    return [vm for vm in found.items if "heartbeat" not in vm["metadata"]["name"]]
