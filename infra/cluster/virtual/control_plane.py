@@ -143,8 +143,11 @@ class Latest:
         return self._written.get(key) or self._cache.get(key)
 
     def wrote(self, obj: Object) -> Object:
-        """Remember the answer to a write."""
-        self._written[key_of(obj)] = obj
+        """Remember the answer to a write; one that comes after the watch told of a later one is no news."""
+        key = key_of(obj)
+        cached = self._cache.get(key)
+        if cached is None or _version(obj) > _version(cached):
+            self._written[key] = obj
         return obj
 
 
