@@ -23,8 +23,8 @@ from prefect_dask.task_runners import DaskTaskRunner
 from infra.errors import InvalidRun, StageError, VirtscaleError
 from infra.workers import Worker, WorkerGone
 from tasks.run import RunRequest
-from tasks.shard import take_share
-from tasks.shares import Found, Share
+from tasks.shards.share import Found, Share
+from tasks.shards.taking import take_share
 
 ANSWER_S = 60.0
 """A worker that does not answer for so long is gone; its share has stopped by itself before (SILENCE_S)."""

@@ -35,8 +35,8 @@ from tasks.provisioning import explain
 from tasks.quiesce import PROBE_KEY, first_answer_s, quiesce
 from tasks.records import BOOT_STEPS
 from tasks.requests import Order, drive
-from tasks.sharded import in_shards, is_shared
-from tasks.shares import longest_gap_s
+from tasks.shards.handing_out import in_shards, is_shared
+from tasks.shards.share import longest_gap_s
 from tasks.stopping import STAGE, halt, missing_vms, running_instances, stop_vms
 
 STUDY_STEP = "ssh_banner"

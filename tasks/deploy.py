@@ -26,7 +26,7 @@ from tasks.profile import Profile
 from tasks.provisioning import Clones, Plan, explain, provision, source_of
 from tasks.quiesce import PROBE_KEY, first_answer_s, quiesce
 from tasks.requests import is_marked, resent
-from tasks.shares import number_of
+from tasks.shards.share import number_of
 
 STAGE = "deploy"
 

@@ -25,8 +25,8 @@ from tasks.observing import View, observing
 from tasks.ownership import mark_of
 from tasks.profile import Profile
 from tasks.requests import DELETED, Order, drive, is_marked, resent
-from tasks.sharded import in_shards, is_shared
-from tasks.shares import longest_gap_s, number_of
+from tasks.shards.handing_out import in_shards, is_shared
+from tasks.shards.share import longest_gap_s, number_of
 
 ERROR_PATIENCE_S = 60.0
 """How long a VM may say DataVolumeError: healthy clones say it for 0.1 s, broken ones for ever."""

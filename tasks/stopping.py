@@ -16,8 +16,8 @@ from tasks.heartbeats import heartbeats
 from tasks.observing import View, observing
 from tasks.profile import Profile
 from tasks.requests import DELETED, Order, drive, resent
-from tasks.sharded import in_shards, is_shared
-from tasks.shares import longest_gap_s
+from tasks.shards.handing_out import in_shards, is_shared
+from tasks.shards.share import longest_gap_s
 
 STAGE = "boot"
 

@@ -11,8 +11,8 @@ from infra.clock_offset import Offset
 from infra.manifests import SLOTS, run_selector, slot_of
 from tasks.analysis.histograms import Bin, merge, total
 from tasks.batch import Batch
-from tasks.shares import Found, Share, batch_of, found_of, lose, number_of, slots_of, split
-from tasks.shares import merge as put_together
+from tasks.shards.share import Found, Share, batch_of, found_of, lose, number_of, slots_of, split
+from tasks.shards.share import merge as put_together
 
 INDICES = st.lists(st.integers(0, 9999), min_size=1, max_size=300, unique=True)
 SHARDS = st.integers(1, SLOTS)

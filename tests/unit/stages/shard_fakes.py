@@ -9,9 +9,9 @@ from infra.guests.none import NoGuests
 from infra.workers import Worker, WorkerGone
 from infra.world import World
 from tasks.profile import Profile
-from tasks.shard import taken
-from tasks.shard_link import read_clock
-from tasks.shares import Found, Share
+from tasks.shards.link import read_clock
+from tasks.shards.share import Found, Share
+from tasks.shards.taking import taken
 
 Dies = Callable[[Share, World], bool]
 KILLED = "its process was killed"

@@ -12,7 +12,7 @@ from infra.world import World
 from tasks.boot_storm import boot_batch
 from tasks.deploy import deploy_batch
 from tasks.records import STEPS, VM_TABLES
-from tasks.shares import Share
+from tasks.shards.share import Share
 from tests.unit.stages.conftest import OpenWorld, profile_of, rows
 from tests.unit.stages.shard_fakes import KILLED, sharded, unguested
 

@@ -16,8 +16,8 @@ from tasks.deletion import Volume, delete_vms
 from tasks.profile import Profile
 from tasks.provisioning import Clones, Plan, provision
 from tasks.run import RunRequest
-from tasks.shard_link import Link, linked
-from tasks.shares import Found, Share, batch_of, found_of
+from tasks.shards.link import Link, linked
+from tasks.shards.share import Found, Share, batch_of, found_of
 from tasks.stopping import stop_vms
 
 LOOK_S = 0.1

@@ -15,11 +15,11 @@ from infra.clock_offset import Offset, Trip, offset_of, over
 from infra.errors import StageError
 from infra.workers import Worker, WorkerGone
 from infra.world import World
-from tasks import shard_link
 from tasks.batch import NS, Batch
 from tasks.heartbeats import remove_heartbeats
 from tasks.profile import Profile
-from tasks.shares import Found, Share, lose, merge, split
+from tasks.shards import link
+from tasks.shards.share import Found, Share, lose, merge, split
 
 LOOK_S = 0.25
 READY_LIMIT_S = 420.0
@@ -50,7 +50,7 @@ class Part:
         return self.ending.result() if ended and self.ending and self.ending.exception() is None else None
 
     async def ask(self, what: Any, *arguments: Any) -> Any:
-        """Call a function of `tasks.shard_link` there; None from a process that is gone."""
+        """Call a function of `tasks.shards.link` there; None from a process that is gone."""
         try:
             return await self.worker.ask(what, *arguments)
         except WorkerGone as error:
@@ -62,7 +62,7 @@ class Part:
         trips = []
         for _ in range(TRIPS):
             sent_ns = self.clock.now_ns()
-            there_ns = await self.ask(shard_link.read_clock)
+            there_ns = await self.ask(link.read_clock)
             if there_ns is None:
                 return None
             trips.append(Trip(sent_ns, there_ns, self.clock.now_ns()))
@@ -142,8 +142,8 @@ async def _ready(world: World, parts: list[Part]) -> None:
         await world.clock.sleep(LOOK_S)
 
 
-async def _looks(parts: list[Part]) -> list[shard_link.Look | None]:
-    return await _each(part.ask(shard_link.look, part.share.token) for part in parts)
+async def _looks(parts: list[Part]) -> list[link.Look | None]:
+    return await _each(part.ask(link.look, part.share.token) for part in parts)
 
 
 def _check(parts: list[Part]) -> None:
@@ -159,10 +159,10 @@ async def _released(world: World, batch: Batch, parts: list[Part]) -> None:
     """One moment for all, each told on its own clock."""
     for part in parts:
         part.before = await part.measured()
-        part.where = await part.ask(shard_link.whereabouts) or part.where
+        part.where = await part.ask(link.whereabouts) or part.where
     batch.release(world.clock, world.clock.now_ns() + round(AHEAD_S * NS))
     await _each(
-        part.ask(shard_link.release, part.share.token, batch.released_ns - part.before.ns)
+        part.ask(link.release, part.share.token, batch.released_ns - part.before.ns)
         for part in parts
         if part.before is not None
     )
@@ -174,14 +174,14 @@ async def _followed(world: World, parts: list[Part]) -> None:
         looks = await _looks(open_parts)
         _check(parts)
         if braked := next((look.braked for look in looks if look and look.braked), ""):
-            await _each(part.ask(shard_link.hold, part.share.token, braked) for part in open_parts)
+            await _each(part.ask(link.hold, part.share.token, braked) for part in open_parts)
         await world.clock.sleep(LOOK_S)
 
 
 async def _ended(parts: list[Part]) -> None:
     """Stop what still runs, hear what it knows, and measure the clocks once more."""
     at_work = [part for part in parts if part.ending and not part.ending.done() and not part.gone]
-    await _each(part.ask(shard_link.stop, part.share.token) for part in at_work)
+    await _each(part.ask(link.stop, part.share.token) for part in at_work)
     waits = {part.ending for part in at_work if part.ending}
     if waits:
         await asyncio.wait(waits, timeout=END_LIMIT_S)
