@@ -2,12 +2,14 @@
 
 import os
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from botocore.exceptions import BotoCoreError
@@ -103,7 +105,9 @@ def full(proof: Proof) -> list[Row]:
         _until_it_takes()
         process = started(store, words)
         until_measured(store)
-        full_at(gateway, FULL)
+        with _held(process):
+            full_at(gateway, FULL)
+            _until_it_hangs()
         process.join()
         said = told(store).read_text().strip().splitlines()[-1]
         kept = waiting_writes(open_store(store, writable=False), RUN_ID)
@@ -150,6 +154,28 @@ def full_at(gateway: Gateway, share: str) -> None:
     """Say from which share of the OSD on Ceph takes no more."""
     command = ["ceph", "-c", str(gateway.conf), "--connect-timeout", "30", "osd", "set-full-ratio", share]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+@contextmanager
+def _held(process: ForkServerProcess) -> Iterator[None]:
+    """A run that does nothing for the length of the block: on virtual time it ends in seconds."""
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+def _until_it_hangs() -> None:
+    """Wait until a PUT is not answered any more: the OSD hears of its new limit a little later."""
+    client, deadline = _impatient(), time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            client.put_object(Bucket=BUCKET, Key="filler/probe", Body=b"")
+        except BotoCoreError:
+            return
+    raise SystemExit("an OSD that is full takes PUTs")
 
 
 def _until_it_takes() -> None:
