@@ -100,8 +100,8 @@ def left_of_it(world: World) -> dict[str, Any]:
 def _noted(released: list[int], mark: Path) -> Iterator[None]:
     release = Batch.release
 
-    def noted(self: Batch, clock: Clock) -> None:
-        release(self, clock)
+    def noted(self: Batch, clock: Clock, at_ns: int | None = None) -> None:
+        release(self, clock, at_ns)
         if self.stage == "boot":
             released.append(self.released_ns)
             mark.touch()
@@ -121,8 +121,8 @@ def _disturbed(spec: Spec) -> Iterator[None]:
         is_late = began_ns and self.now_ns() - began_ns[0] > 2e9
         return wall(self) + timedelta(seconds=spec.clock_jump_s if is_late else 0.0)
 
-    def noted(self: Batch, clock: Clock) -> None:
-        release(self, clock)
+    def noted(self: Batch, clock: Clock, at_ns: int | None = None) -> None:
+        release(self, clock, at_ns)
         if self.stage == "boot":
             began_ns.append(self.released_ns)
 
