@@ -1,6 +1,7 @@
 """Starts a deployment's run, once per key; what Prefect says becomes one of four answers."""
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -16,6 +17,8 @@ from infra.errors import VirtscaleError
 T = TypeVar("T")
 READY_S = 2.0
 """Who asks whether we are ready does not wait for long."""
+FRESH_S = 2.0
+"""A deployment that was read so recently is not read again: that would be half of the time of a request."""
 
 
 class PrefectAway(VirtscaleError):
@@ -68,6 +71,7 @@ class PrefectStarter:
 
     def __init__(self, client: PrefectClient, limit_s: float) -> None:
         self._client, self._limit_s = client, limit_s
+        self._read: dict[str, tuple[float, DeploymentResponse]] = {}
 
     async def check(self, order: Order) -> dict[str, Any]:
         """The run's parameters: the deployment's, then the order's."""
@@ -75,16 +79,22 @@ class PrefectStarter:
 
     async def start(self, order: Order) -> Started:
         """Create the run, or find that of the same key."""
-        deployment = await self._deployment(order.deployment)
+        read_s, deployment = self._read.get(order.deployment, (-FRESH_S, None))
+        if deployment is None or time.monotonic() - read_s > FRESH_S:
+            deployment = await self._deployment(order.deployment)
         request = self._request(deployment, order)
-        run = await self._answer(
-            self._client.create_flow_run_from_deployment(
-                deployment.id,
-                parameters={"request": request},
-                idempotency_key=order.key,
-                tags=list(order.tags),
+        try:
+            run = await self._answer(
+                self._client.create_flow_run_from_deployment(
+                    deployment.id,
+                    parameters={"request": request},
+                    idempotency_key=order.key,
+                    tags=list(order.tags),
+                )
             )
-        )
+        except VirtscaleError:
+            self._read.pop(order.deployment, None)
+            raise
         if run.parameters.get("request") != request:
             raise Contradiction("the delivery id was used before, for another request")
         return Started(str(run.id), run.name, url_for("flow-run", run.id) or "")
@@ -101,6 +111,7 @@ class PrefectStarter:
         found = await self._answer(self._client.read_deployment_by_name(name))
         if found.work_pool_name is None:
             raise NoDeployment(f"{name} has no work pool: no run would start (virtscale prefect apply)")
+        self._read[name] = (time.monotonic(), found)
         return found
 
     @staticmethod
