@@ -31,10 +31,13 @@ CONNECTIONS = 200
 @click.option("--tls-cert", type=FILE_OPTION, help="Certificate chain (PEM).")
 @click.option("--tls-key", type=FILE_OPTION, help="Its key (PEM).")
 def serve(*, host: str, port: int, rules_file: Path, tls_cert: Path | None, tls_key: Path | None) -> None:
-    """Start deployments when a signed request asks for it: POST /hooks/NAME.
+    """Start deployments when a signed request asks for it, or an event.
+
+    POST /hooks/NAME; or a sender's own events: POST /events/github, /events/gitlab, /events/alertmanager.
 
     Secrets, one a line, in a file or in a variable: VIRTSCALE_WEBHOOK_SECRET[_FILE] signs timestamp and body,
     VIRTSCALE_WEBHOOK_GITHUB_SECRET[_FILE] is GitHub's, VIRTSCALE_WEBHOOK_TOKEN[_FILE] a bearer token.
+    For events only: VIRTSCALE_WEBHOOK_GITLAB_TOKEN[_FILE], VIRTSCALE_WEBHOOK_ALERTMANAGER_TOKEN[_FILE].
     """
     rules, known = load_rules(rules_file), known_secrets()
     if (tls_cert is None) != (tls_key is None):
@@ -72,6 +75,8 @@ def known_secrets() -> Secrets:
         settings.secrets("VIRTSCALE_WEBHOOK_SECRET"),
         settings.secrets("VIRTSCALE_WEBHOOK_GITHUB_SECRET"),
         settings.secrets("VIRTSCALE_WEBHOOK_TOKEN"),
+        settings.secrets("VIRTSCALE_WEBHOOK_GITLAB_TOKEN"),
+        settings.secrets("VIRTSCALE_WEBHOOK_ALERTMANAGER_TOKEN"),
     )
     if not known:
         raise ProfileError("serve: no secret; set VIRTSCALE_WEBHOOK_SECRET_FILE (virtscale serve --help)")

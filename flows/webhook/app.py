@@ -1,14 +1,16 @@
 """The receiver as an ASGI application: who, what, how often; then one run, and an answer that says which.
 
-Answers: 202 a run (new, or that of the same delivery), 200 a dry run or GitHub's ping, 400 what is wrong and
-where, 401, 404, 409 the delivery id or signature was used for something else, 413, 429, 503 try again.
+Answers: 202 a run (new, or that of the same delivery), 200 a dry run, GitHub's ping or an event that starts
+nothing, 400 what is wrong and where, 401, 404, 409 the delivery id or signature was used for something else,
+413, 429, 503 try again.
 """
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,9 +19,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from flows.webhook.events import KINDS, Event, Foreign, SenderName, event_of
 from flows.webhook.pace import Buckets, Pace, Proofs
-from flows.webhook.rules import Hook, Rules, Unacceptable, allowed, first_of
-from flows.webhook.signatures import DELIVERY, WINDOW_S, Headers, Refused, Secrets, Sender, sender_of
+from flows.webhook.rules import Rules, Unacceptable, allowed, chosen, first_of, taken
+from flows.webhook.signatures import (
+    DELIVERY,
+    WINDOW_S,
+    Headers,
+    Refused,
+    Secrets,
+    Sender,
+    event_sender_of,
+    sender_of,
+)
 from flows.webhook.starting import Contradiction, NoDeployment, Order, PrefectAway, Starter
 from flows.webhook.telling import Told, metrics_page, tell
 from infra.errors import VirtscaleError
@@ -75,6 +87,7 @@ def application(rules: Rules, secrets: Secrets, opened: Opened) -> Starlette:
 
     routes = [
         Route("/hooks/{hook}", hooks, methods=["POST"]),
+        *(Route(f"/events/{name}", partial(events, name), methods=["POST"]) for name in KINDS),
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
@@ -100,11 +113,24 @@ async def metrics(request: Request) -> Response:
 
 
 async def hooks(request: Request) -> Response:
-    """One delivery."""
+    """One delivery that asks for a run."""
+    return await _answered(request, request.path_params["hook"], _delivered)
+
+
+async def events(name: SenderName, request: Request) -> Response:
+    """One of a sender's own events."""
+    return await _answered(request, f"events/{name}", partial(_heard, name))
+
+
+async def _answered(
+    request: Request,
+    hook: str,
+    handled: Callable[[Request, Told], Awaitable[tuple[int, dict[str, Any]]]],
+) -> Response:
     began_s = time.monotonic()
-    told = Told(request.path_params["hook"], request.client.host if request.client else "")
+    told = Told(hook, request.client.host if request.client else "")
     try:
-        status, content = await _delivered(request, told)
+        status, content = await handled(request, told)
         answer = JSONResponse(content, status)
     except Answer as end:
         told.reason = end.reason
@@ -118,37 +144,70 @@ async def hooks(request: Request) -> Response:
 
 async def _delivered(request: Request, told: Told) -> tuple[int, dict[str, Any]]:
     receiver: Receiver = request.app.state.receiver
-    now_s = time.monotonic()
-    if wait_s := receiver.failures.wait_s(told.address, now_s, cost=0.0):
-        raise Answer(429, "too many refused requests", wait_s=wait_s)
-    body = await _body(request, receiver.rules)
+    _not_refused_too_often(receiver, told)
+    body = await _body(request, receiver.rules, receiver.rules.limits.body_kib)
     sender = _sender(request, body, receiver, told)
-    told.form, told.delivery = sender.form, sender.delivery
     hook = receiver.rules.hooks.get(told.hook)
     if hook is None:
         raise Answer(404, "no such hook")
-    if wait_s := receiver.genuine.wait_s("", now_s):
-        raise Answer(429, "too many requests", wait_s=wait_s)
+    _not_too_many(receiver)
     if sender.event == "ping":
         return 200, {"pong": True}
-    return await _started(request.app.state.starter, hook, told, _asked(sender, body))
+    asked = _asked(sender, body)
+    try:
+        fields = allowed(hook, asked.parameters)
+    except Unacceptable as error:
+        raise Answer(400, str(error)) from None
+    key = f"webhook:{told.hook}:{told.form}:{told.delivery}"
+    order = Order(hook.deployment, fields, key, ("webhook", f"hook:{told.hook}"))
+    return await _started(request.app.state.starter, told, order, asked.dry_run)
 
 
-async def _body(request: Request, rules: Rules) -> bytes:
+async def _heard(name: SenderName, request: Request, told: Told) -> tuple[int, dict[str, Any]]:
+    """An event starts what the first rule that it fulfils says; what no rule names is heard, and no more."""
+    receiver: Receiver = request.app.state.receiver
+    _not_refused_too_often(receiver, told)
+    body = await _body(request, receiver.rules, receiver.rules.limits.event_kib)
+    sender = _event_sender(name, request, body, receiver, told)
+    _not_too_many(receiver)
+    if sender.event == "ping":
+        return 200, {"pong": True}
+    event = _event(name, sender, body)
+    told.delivery = sender.delivery or event.delivery
+    rule_name, rule = chosen(receiver.rules, event)
+    if rule is None:
+        told.reason = rule_name
+        return 200, {"started": False, "reason": rule_name}
+    key = f"webhook:events/{rule_name}:{told.form}:{told.delivery}"
+    order = Order(rule.deployment, taken(rule, event), key, ("webhook", f"event:{rule_name}"))
+    return await _started(request.app.state.starter, told, order, rule.dry_run)
+
+
+def _not_refused_too_often(receiver: Receiver, told: Told) -> None:
+    if wait_s := receiver.failures.wait_s(told.address, time.monotonic(), cost=0.0):
+        raise Answer(429, "too many refused requests", wait_s=wait_s)
+
+
+def _not_too_many(receiver: Receiver) -> None:
+    if wait_s := receiver.genuine.wait_s("", time.monotonic()):
+        raise Answer(429, "too many requests", wait_s=wait_s)
+
+
+async def _body(request: Request, rules: Rules, limit_kib: int) -> bytes:
     """The body, if it is small and comes soon."""
     if sum(len(name) + len(value) for name, value in request.headers.raw) > HEADERS_KIB * 1024:
         raise Answer(400, f"header fields larger than {HEADERS_KIB} KiB")
-    limit = rules.limits.body_kib * 1024
+    limit = limit_kib * 1024
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length[:20]) > limit:
-        raise Answer(413, f"body larger than {rules.limits.body_kib} KiB")
+        raise Answer(413, f"body larger than {limit_kib} KiB")
     body = bytearray()
     try:
         async with asyncio.timeout(rules.limits.body_s):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit:
-                    raise Answer(413, f"body larger than {rules.limits.body_kib} KiB")
+                    raise Answer(413, f"body larger than {limit_kib} KiB")
     except TimeoutError:
         raise Answer(400, f"body did not arrive within {rules.limits.body_s:g} s") from None
     except ClientDisconnect:
@@ -157,11 +216,8 @@ async def _body(request: Request, rules: Rules) -> bytes:
 
 
 def _sender(request: Request, body: bytes, receiver: Receiver, told: Told) -> Sender:
-    try:
-        sender = sender_of(Headers(request.headers.raw), body, receiver.secrets, time.time())
-    except Refused as error:
-        receiver.failures.wait_s(told.address, time.monotonic())
-        raise Answer(401, "not authenticated", str(error)) from None
+    headers = Headers(request.headers.raw)
+    sender = _proven(lambda: sender_of(headers, body, receiver.secrets, time.time()), receiver, told)
     if not DELIVERY.fullmatch(sender.delivery):
         raise Answer(
             400, "X-Virtscale-Delivery: give an id of 1 to 128 letters, digits, '.', '_', ':' or '-'"
@@ -171,18 +227,64 @@ def _sender(request: Request, body: bytes, receiver: Receiver, told: Told) -> Se
     return sender
 
 
-def _asked(sender: Sender, body: bytes) -> Asked:
-    """What the body asks for; of GitHub's events only a repository_dispatch says anything."""
+def _event_sender(name: SenderName, request: Request, body: bytes, receiver: Receiver, told: Told) -> Sender:
+    headers = Headers(request.headers.raw)
+    sender = _proven(lambda: event_sender_of(name, headers, body, receiver.secrets), receiver, told)
+    if name == "gitlab" and not DELIVERY.fullmatch(sender.delivery):
+        raise Answer(400, "Idempotency-Key, X-Gitlab-Event-UUID: neither is there with an id")
+    return sender
+
+
+def _proven(prove: Callable[[], Sender], receiver: Receiver, told: Told) -> Sender:
     try:
-        content = json.loads(body.decode() or "{}", object_pairs_hook=_once, parse_constant=_no_number)
-        _storable(content)
+        sender = prove()
+    except Refused as error:
+        receiver.failures.wait_s(told.address, time.monotonic())
+        raise Answer(401, "not authenticated", str(error)) from None
+    told.form, told.delivery = sender.form, sender.delivery
+    return sender
+
+
+def _asked(sender: Sender, body: bytes) -> Asked:
+    """What the body asks for; of GitHub's events only a repository_dispatch asks for anything."""
+    content = _content(body, _storable)
+    try:
         if sender.form == "github":
-            return Asked(parameters=content.get("client_payload") or {})
+            return Asked(parameters=_dispatched(sender.event, content))
         return Asked.model_validate(content)
     except ValidationError as error:
         raise Answer(400, first_of(error)) from None
-    except (ValueError, AttributeError, RecursionError) as error:
+
+
+def _dispatched(event: str, content: dict[str, Any]) -> Any:
+    """GitHub signs no header: what calls itself a dispatch must look like one."""
+    if event != "repository_dispatch":
+        raise Answer(
+            400, f"{event[:80] or 'no event'}: a hook takes repository_dispatch, /events/github others"
+        )
+    if not isinstance(content.get("action"), str) or "client_payload" not in content:
+        raise Answer(400, "action, client_payload: missing, so this is no repository_dispatch")
+    return content["client_payload"] or {}
+
+
+def _event(name: SenderName, sender: Sender, body: bytes) -> Event:
+    try:
+        return event_of(name, sender.event, _content(body))
+    except ValidationError as error:
+        raise Answer(400, first_of(error)) from None
+    except Foreign as error:
+        raise Answer(400, str(error)) from None
+
+
+def _content(body: bytes, checked: Callable[[Any], None] = lambda content: None) -> dict[str, Any]:
+    try:
+        content = json.loads(body.decode() or "{}", object_pairs_hook=_once, parse_constant=_no_number)
+        checked(content)
+    except (ValueError, RecursionError) as error:
         raise Answer(400, f"body: not a JSON object: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(content, dict):
+        raise Answer(400, "body: not a JSON object")
+    return content
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -204,12 +306,9 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is no number")
 
 
-async def _started(starter: Starter, hook: Hook, told: Told, asked: Asked) -> tuple[int, dict[str, Any]]:
+async def _started(starter: Starter, told: Told, order: Order, dry_run: bool) -> tuple[int, dict[str, Any]]:
     try:
-        fields = allowed(hook, asked.parameters)
-        tags = ("webhook", f"hook:{told.hook}")
-        order = Order(hook.deployment, fields, f"webhook:{told.hook}:{told.form}:{told.delivery}", tags)
-        if asked.dry_run:
+        if dry_run:
             return 200, {"dry_run": True, "parameters": await starter.check(order)}
         run = await starter.start(order)
     except Unacceptable as error:

@@ -1,6 +1,7 @@
 """PURE. Who sent a request: a signature over timestamp and body, GitHub's over the body, or a token.
 
-Every comparison takes the same time whatever is wrong. A request has to use exactly one of the forms.
+Every comparison takes the same time whatever is wrong. A request has to use exactly one of the forms; an
+event has to use that of its sender.
 """
 
 import hashlib
@@ -9,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from flows.webhook.events import SenderName
 
 WINDOW_S = 300
 """A signed timestamp may be so far from our clock."""
@@ -20,6 +23,9 @@ _SIGNATURE = re.compile(r"sha256=[0-9a-f]{64}")
 TIMESTAMP_HEADER, SIGNATURE_HEADER = "x-virtscale-timestamp", "x-virtscale-signature"
 DELIVERY_HEADER = "x-virtscale-delivery"
 GITHUB_SIGNATURE, GITHUB_DELIVERY, GITHUB_EVENT = "x-hub-signature-256", "x-github-delivery", "x-github-event"
+GITLAB_TOKEN, GITLAB_KEY, GITLAB_EVENT = "x-gitlab-token", "idempotency-key", "x-gitlab-event-uuid"
+BEARER = "authorization"
+_PROOF_OF = {"github": GITHUB_SIGNATURE, "gitlab": GITLAB_TOKEN, "alertmanager": BEARER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +35,12 @@ class Secrets:
     signing: tuple[str, ...] = field(default=(), repr=False)
     github: tuple[str, ...] = field(default=(), repr=False)
     tokens: tuple[str, ...] = field(default=(), repr=False)
+    gitlab: tuple[str, ...] = field(default=(), repr=False)
+    alertmanager: tuple[str, ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
         """Whether anybody could send anything."""
-        return bool(self.signing or self.github or self.tokens)
+        return bool(self.signing or self.github or self.tokens or self.gitlab or self.alertmanager)
 
 
 class Sender(NamedTuple):
@@ -73,12 +81,29 @@ def sender_of(headers: Headers, body: bytes, secrets: Secrets, now_s: float) -> 
     Raises:
         Refused: it is not signed, not by a secret of ours, or not now.
     """
-    forms = [name for name in (SIGNATURE_HEADER, GITHUB_SIGNATURE, "authorization") if name in headers]
+    forms = [name for name in (SIGNATURE_HEADER, GITHUB_SIGNATURE, BEARER) if name in headers]
     if len(forms) != 1:
         raise Refused("no signature" if not forms else "more than one form of signature")
     if forms[0] == SIGNATURE_HEADER:
         return _signed(headers, body, secrets, now_s)
     return _github(headers, body, secrets) if forms[0] == GITHUB_SIGNATURE else _bearer(headers, secrets)
+
+
+def event_sender_of(name: SenderName, headers: Headers, body: bytes, secrets: Secrets) -> Sender:
+    """Who sent an event, with the id that the sender gives its delivery; Alertmanager gives none.
+
+    Raises:
+        Refused: it is not that sender, or proves more than one thing.
+    """
+    given = [each for each in (SIGNATURE_HEADER, *_PROOF_OF.values()) if each in headers]
+    if given != [_PROOF_OF[name]]:
+        raise Refused(f"{_PROOF_OF[name]}: must be there, and no other form of signature")
+    if name == "github":
+        return _github(headers, body, secrets)
+    if name == "gitlab":
+        return _gitlab(headers, body, secrets)
+    _bearer_of(headers, secrets.alertmanager)
+    return Sender("alertmanager", "")
 
 
 def _signed(headers: Headers, body: bytes, secrets: Secrets, now_s: float) -> Sender:
@@ -101,12 +126,29 @@ def _github(headers: Headers, body: bytes, secrets: Secrets) -> Sender:
     return Sender("github", hashlib.sha256(body).hexdigest(), event=headers.one(GITHUB_EVENT))
 
 
+def _gitlab(headers: Headers, body: bytes, secrets: Secrets) -> Sender:
+    """GitLab's key is the same for a repeat; its older event id may be that of several events at once."""
+    _is_known(headers.one(GITLAB_TOKEN), secrets.gitlab)
+    if key := headers.one(GITLAB_KEY):
+        return Sender("gitlab", key)
+    event = headers.one(GITLAB_EVENT)
+    return Sender("gitlab", f"{event}-{hashlib.sha256(body).hexdigest()[:32]}" if event else "")
+
+
 def _bearer(headers: Headers, secrets: Secrets) -> Sender:
-    scheme, _, token = headers.one("authorization").partition(" ")
-    equal = [hmac.compare_digest(token.encode(), each.encode()) for each in secrets.tokens]
-    if scheme.lower() != "bearer" or not any(equal):
-        raise Refused("wrong token")
+    _bearer_of(headers, secrets.tokens)
     return Sender("bearer", headers.one(DELIVERY_HEADER))
+
+
+def _bearer_of(headers: Headers, tokens: Sequence[str]) -> None:
+    scheme, _, token = headers.one(BEARER).partition(" ")
+    _is_known(token if scheme.lower() == "bearer" else "", tokens)
+
+
+def _is_known(given: str, tokens: Sequence[str]) -> None:
+    equal = [hmac.compare_digest(given.encode(), each.encode()) for each in tokens]
+    if not any(equal):
+        raise Refused("wrong token")
 
 
 def _matches(given: str, secrets: Sequence[str], content: bytes) -> bool:
