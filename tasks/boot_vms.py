@@ -53,17 +53,27 @@ async def ensure_boot_vms(world: World, profile: Profile, attempt: Attempt) -> l
     names = boot_names(world.run_id, profile)
     there = await _existing(world, profile)
     missing = [name for name in names if name not in there]
+    made = Batch("deploy", missing)
     if missing:
-        await _create(world, profile, attempt, missing)
+        await _create(world, profile, attempt, made)
         there = await _existing(world, profile)
     if await _halt_all(world, profile, there):
         there = await _existing(world, profile)
     gone = [name for name in names if name not in there]
     if gone:
+        others = f" and {len(gone) - 1} others" if len(gone) > 1 else ""
         raise StageError(
-            f"VirtualMachine {profile.namespace}/{gone[0]} and {len(gone) - 1} others cannot be made"
+            f"VirtualMachine {profile.namespace}/{gone[0]}{others} cannot be made: "
+            f"{_why_not(made, gone[0], profile.deploy.limit_s)}"
         )
     return [_boot_vm(there[name]) for name in names]
+
+
+def _why_not(made: Batch, name: str, limit_s: float) -> str:
+    i = made.index.get(name)
+    if i is None:
+        return "it was deleted by somebody else"
+    return made.reason[i] or f"not within deploy.limit_s = {limit_s:g} s"
 
 
 def _boot_vm(vm: Object) -> BootVm:
@@ -81,13 +91,12 @@ async def _existing(world: World, profile: Profile) -> dict[str, Object]:
     return {obj["metadata"]["name"]: obj for obj in found if is_marked(world, obj)}
 
 
-async def _create(world: World, profile: Profile, attempt: Attempt, names: list[str]) -> None:
+async def _create(world: World, profile: Profile, attempt: Attempt, batch: Batch) -> None:
     """Deploy VMs as a deploy batch does; one whose clone fails stays, and fails in its storm."""
     await ensure_golden_image(world, profile, attempt)
-    refs = [Ref(VM, profile.namespace, name) for name in names]
+    refs = [Ref(VM, profile.namespace, name) for name in batch.names]
     intend(world, attempt, refs)
-    batch = Batch("deploy", names)
-    plan = Plan(STAGE, max(profile.boot.batches), names, None, profile.deploy.limit_s)
+    plan = Plan(STAGE, max(profile.boot.batches), batch.names, None, profile.deploy.limit_s)
     await provision(world, profile, plan, Clones(batch))
     know(attempt, [(ref, uid) for ref, uid in zip(refs, batch.uids, strict=True) if uid])
     stop_at_brake(batch.braked)

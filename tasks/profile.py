@@ -84,7 +84,7 @@ class VirtualMachineShape(Section):
         if not self.manifest:
             return self
         if said := problem(self.manifest):
-            raise ValueError(f"the manifest {said}")
+            raise ValueError(f"manifest {said}")
         for key, value in stated(self.manifest).items():
             if getattr(self, key) != value:
                 raise ValueError(f"{key} is {getattr(self, key)}, the manifest says {value}: leave it out")

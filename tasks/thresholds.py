@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Positive = Annotated[float, Field(gt=0)]
-Seconds = Annotated[float, Field(gt=0, le=1e9)]
+Seconds = Annotated[float, Field(ge=0.001, le=1e9)]
 
 
 class Section(BaseModel):

@@ -8,6 +8,8 @@ from tasks.analysis.run_comparison import RunComparison
 from tasks.analysis.wording import beyond, human_duration, listed
 
 NONE = "\N{EN DASH}"
+WIDEST = 10.0
+"""Of few batches an interval may reach to thousands of times the baseline."""
 HEADINGS = ("metric", "VMs", "baseline", "run", "change", "interval", "threshold", "units", "decision")
 
 
@@ -65,9 +67,11 @@ def bound_text(size: AtSize) -> str:
 
 
 def interval_text(each: Comparison) -> str:
-    """`+5.2 % to +12.9 %`."""
+    """`+5.2 % to +12.9 %`; one that says nothing is no interval to read."""
     if each.low is None or each.high is None:
         return NONE
+    if each.high > WIDEST:
+        return f"wider than +{WIDEST:.0%}".replace("%", " %")
     return f"{share_text(each.low)} to {share_text(each.high)}"
 
 

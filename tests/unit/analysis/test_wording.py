@@ -1,5 +1,7 @@
 import pytest
 
+from tasks.analysis.comparison import Comparison, Metric
+from tasks.analysis.comparison_words import interval_text
 from tasks.analysis.wording import (
     beyond,
     duration_or_beyond,
@@ -47,3 +49,19 @@ def test_words() -> None:
     assert listed(["a"]) == "a"
     assert percent(0.714) == "71 %"
     assert (step_name("ssh_ready"), step_name("pod_scheduled")) == ("SSH ready", "pod scheduled")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.052, 0.129, "+5.2 % to +12.9 %"),
+        (-0.99, 11739.7, "wider than +1000 %"),
+        (None, None, "\N{EN DASH}"),
+    ],
+)
+def test_an_interval_that_says_nothing_shows_no_numbers(
+    low: float | None, high: float | None, text: str
+) -> None:
+    metric = Metric("deploy end to end", "end_to_end", "s")
+    found = Comparison(metric, 0.05, 0.1, low, high, units=2, by="sizes", sizes=())
+    assert interval_text(found) == text

@@ -27,6 +27,7 @@ PROFILES = {
     "half a core": ("[vm]\ncores = 4.5", "vm.cores is 4.5; it must be a whole number"),
     "a value for a table": ("boot = 3", "boot is 3; it must be a table of keys"),
     "endless": ("[boot]\nlimit_s = inf", "boot.limit_s is inf; it must be a finite number"),
+    "no time at all": ("[boot]\nlimit_s = 1e-300", "boot.limit_s is 1e-300; it must be"),
     "an unknown choice": (
         '[boot]\norder = "sideways"',
         "boot.order is 'sideways'; it must be 'up' or 'down'",

@@ -2,8 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from infra.cluster.kinds import VM
 from infra.cluster.port import Ref
+from infra.errors import StageError
 from infra.results.port import Cell
 from infra.world import World
 from tasks.batch import Batch
@@ -36,3 +39,10 @@ def test_it_is_looked_for_where_somebody_else_may_be(open_virtual: OpenWorld) ->
 
 def test_nobody_looks_where_nobody_else_is(open_virtual: OpenWorld) -> None:
     assert looked(open_virtual, is_shared=False) == [("", None), ("", None)]
+
+
+def test_machines_that_cannot_be_made_are_named_with_the_cause(open_virtual: OpenWorld) -> None:
+    profile = profile_of(deploy={"batches": [2], "limit_s": 0.001})
+    said = r"VirtualMachine virtscale/\S+ and 1 others cannot be made: not within deploy\.limit_s = 0\.001 s"
+    with open_virtual() as world, pytest.raises(StageError, match=said):
+        world.run(ensure_boot_vms(world, profile, world.results.begin(Cell("boot", "2"))))
