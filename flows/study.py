@@ -22,7 +22,7 @@ from flows.progress import progress
 from flows.side_by_side import SideBySide, StepRunner, side_by_side
 from flows.steps import Step, steps_of
 from flows.taking import commit_of, step_here
-from infra.errors import InUse, InvalidRun, ProfileError, StageError, StoreError, VirtscaleError
+from infra.errors import InUse, InvalidRun, ProfileError, StageError, StateLost, StoreError, VirtscaleError
 from infra.results.commits import read_commits, run_folders
 from infra.results.lock import only_process
 from infra.results.manifest import read_manifest, write_manifest
@@ -194,7 +194,7 @@ def cleaned_up(request: RunRequest, session: Session, at: Callable[[], Step]) ->
     with interrupts() as count:
         try:
             yield
-        except (InvalidRun, ProfileError):
+        except (InvalidRun, ProfileError, StateLost):
             raise
         except (KeyboardInterrupt, VirtscaleError) as error:
             step = at()

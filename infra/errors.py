@@ -8,6 +8,7 @@
       StoreError              the result store is away or refuses (exit 2 before a run, 1 within)
         InUse                 another process is at work on the same run
         StoreAway             the store does not answer now; it may later
+        StateLost             a virtual cluster cannot be found again: its run cannot go on (exit 2)
       GuestError              a guest could not be reached or used
         ToolOutputError       what a guest's tool wrote is not to be trusted, and where
       ClusterError            the cluster's answer, by what the caller can do about it
@@ -68,6 +69,10 @@ class InUse(StoreError):
 
 class StoreAway(StoreError):
     """The store does not answer, or answers that it cannot now: nothing of ours is wrong."""
+
+
+class StateLost(StoreError):
+    """The saved state of a virtual cluster is gone or damaged: nothing is left to go on with, or to clean."""
 
 
 class GuestError(VirtscaleError):

@@ -292,7 +292,9 @@ class Profile(Section):
     description: str = Field("", description="one line for people")
     stages: tuple[StageName, ...] = Field(STAGES, description="stages to run, in the order of a study")
     namespace: Namespace = Field("virtscale", description="namespace of the VMs; made by the run if absent")
-    golden_namespace: Namespace = Field("virtscale-golden", description="namespace of the golden image")
+    golden_namespace: Namespace = Field(
+        "virtscale-golden", description="namespace of the golden image; may be that of the VMs"
+    )
     background_pods: int = Field(
         0, ge=0, le=1_000_000, description="other pods on the virtual cluster's workers"
     )

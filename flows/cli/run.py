@@ -25,7 +25,7 @@ from flows.prefect_client import conduct_with_prefect
 from flows.progress import progress
 from flows.study import begin, conduct, finished_before
 from flows.workers import check_workers
-from infra.errors import ProfileError, VirtscaleError
+from infra.errors import ProfileError, StateLost, VirtscaleError
 from infra.manifests import SLOTS
 from infra.prefect_server import find_server
 from infra.results.manifest import check_run_id
@@ -139,7 +139,8 @@ def conducted(request: RunRequest, no_prefect: bool) -> Outcome | None:
             listener.stop()
             if error.exit_code == 1:
                 click.echo(f"stopped; go on with: {same_command(request.run_id)}", err=True)
-            tell_of_left(listener, request)
+            if not isinstance(error, StateLost):
+                tell_of_left(listener, request)
             raise
         finally:
             progress.reset(token)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.errors import InUse, StoreError
+from infra.errors import InUse, StateLost, StoreError
 from infra.results.commits import (
     attempt_name,
     cell_prefix,
@@ -101,16 +101,16 @@ class RunResults:
         """The state stored with the newest commit of this world's past that has one.
 
         Raises:
-            StoreError: that state is gone, or is not the one of that commit.
+            StateLost: that state is gone, or is not the one of that commit.
         """
         commit = next((each for each in reversed(self.past()) if each.state), None)
         if commit is None:
             return None
         body = self.store.get(commit.state)
         if body is None or hashlib.sha256(body).hexdigest() != commit.state_sha256:
-            raise StoreError(
-                f"store {self.store.address(commit.state)}: the virtual cluster's state is gone or damaged; "
-                "choose another --run-id"
+            raise StateLost(
+                f"store {self.store.address(commit.state)}: the virtual cluster's state is gone or damaged, "
+                "and the cluster with it; begin again with another --run-id"
             )
         return body
 

@@ -29,6 +29,8 @@ Decision = Literal["regression", "improvement", "below threshold", "same", "unde
 Family = Literal["end_to_end", "percentile", "io_rate", "io_latency", "jitter"]
 Unit = tuple[int, int]
 """Size and repeat of a batch: what is paired."""
+WIDEST = log(10.0)
+"""An interval that goes further, to both sides of no change, says nothing."""
 
 
 class Metric(NamedTuple):
@@ -76,8 +78,9 @@ class AtSize:
 class Comparison:
     """One metric of two runs; shares: 0.1 is 10 % more in the run than in the baseline.
 
-    `units` counts what the interval rests on, `by` says what they are; without an interval `low` and
-    `high` are None. `bounded`: the error bound of every value is known.
+    `units` counts what the interval rests on, `by` says what they are. `low` and `high` are None without an
+    interval, and where so few batches differ so much that it would say nothing. `bounded`: the error bound
+    of every value is known.
     """
 
     metric: Metric
@@ -252,8 +255,7 @@ def _comparison(
     change = low = high = None
     if spread is not None:
         change = exp(spread.mean) - 1
-    if spread is not None and spread.error is not None and spread.df > 0:
-        reach = spread.error * critical_t(confidence, spread.df)
+    if spread is not None and (reach := _reach(spread, confidence)) is not None:
         low, high = exp(spread.mean - reach) - 1, exp(spread.mean + reach) - 1
     return Comparison(
         metric=metric,
@@ -266,6 +268,14 @@ def _comparison(
         sizes=sizes,
         bounded=spread is None or spread.error is not None,
     )
+
+
+def _reach(spread: _Spread, confidence: float) -> float | None:
+    """Half the interval's width, as a logarithm; None when it has none, or one that says nothing."""
+    if spread.error is None or spread.df <= 0:
+        return None
+    reach = spread.error * critical_t(confidence, spread.df)
+    return None if reach > max(WIDEST, abs(spread.mean)) else reach
 
 
 def _is_certain(size: AtSize, bound: float) -> bool:

@@ -8,8 +8,6 @@ from tasks.analysis.run_comparison import RunComparison
 from tasks.analysis.wording import beyond, human_duration, listed
 
 NONE = "\N{EN DASH}"
-WIDEST = 10.0
-"""Of few batches an interval may reach to thousands of times the baseline."""
 HEADINGS = ("metric", "VMs", "baseline", "run", "change", "interval", "threshold", "units", "decision")
 
 
@@ -67,11 +65,9 @@ def bound_text(size: AtSize) -> str:
 
 
 def interval_text(each: Comparison) -> str:
-    """`+5.2 % to +12.9 %`; one that says nothing is no interval to read."""
+    """`+5.2 % to +12.9 %`, or that there is none."""
     if each.low is None or each.high is None:
-        return NONE
-    if each.high > WIDEST:
-        return f"wider than +{WIDEST:.0%}".replace("%", " %")
+        return "too few batches for an interval" if each.bounded and each.change is not None else NONE
     return f"{share_text(each.low)} to {share_text(each.high)}"
 
 

@@ -200,3 +200,12 @@ def test_ten_percent_is_found_in_nine_of_ten_pairs_with_three_repeats() -> None:
         for pair in range(100)
     ]
     assert sum(each.decision == "regression" for each in found) >= 90
+
+
+@pytest.mark.parametrize("second", [3.0, 1e6])
+def test_two_batches_that_differ_much_have_no_interval_rather_than_one_of_a_million_percent(
+    second: float,
+) -> None:
+    found = one(values(10.0, 20.0), values(11.0, 20.0 * second))
+    assert (found.low, found.high, found.units) == (None, None, 2)
+    assert (found.change is not None, found.decision) == (True, "undecided")

@@ -51,3 +51,15 @@ def test_a_report_of_what_is_no_run_id_is_refused(virtscale: Call, tmp_path: Pat
     answer = virtscale("report", "../x", "--store", str(tmp_path / "store"))
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert "run id '../x'" in answer.err
+
+
+def test_a_run_whose_state_is_lost_is_told_one_thing_only(virtscale: Call, tmp_path: Path) -> None:
+    command = (*RUN, "--store", str(tmp_path / "store"))
+    assert virtscale(*command, "--stages", "preflight,golden-image").code == 0
+    for state in (tmp_path / "store" / "_states" / "r").iterdir():
+        state.write_bytes(b"damaged")
+    answer = virtscale(*command, "--stages", "preflight,golden-image,deploy")
+    assert answer.code == 2
+    assert answer.err.splitlines()[-1].endswith("begin again with another --run-id")
+    assert "--run-id r" not in answer.err
+    assert "virtscale clean" not in answer.err

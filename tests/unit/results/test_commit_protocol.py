@@ -10,7 +10,7 @@ from threading import Barrier
 
 import pytest
 
-from infra.errors import StoreError
+from infra.errors import StateLost, StoreError
 from infra.results.commits import attempt_name, attempt_of, commit_key, part_prefix, state_key
 from infra.results.folder import FolderStore
 from infra.results.port import Attempt, Cell, Results
@@ -249,7 +249,8 @@ def test_a_state_that_is_gone_damaged_or_another_is_one_line(
     if damage is not None:
         store.put(key, damage if isinstance(damage, bytes) else whole[:-4])
     with pytest.raises(
-        StoreError, match="the virtual cluster's state is gone or damaged; choose another --run-id"
+        StateLost,
+        match="the virtual cluster's state is gone or damaged, and the cluster with it; begin again",
     ):
         results.last_state()
 
