@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.errors import InUse, StateLost, StoreError
+from infra.errors import InUse, StateLost
 from infra.results.commits import (
     attempt_name,
     cell_prefix,
