@@ -244,8 +244,10 @@ QUICK: tuple[Callable[[random.Random], Hostile], ...] = (
 )
 
 
-def hostiles(count: int, seed: int = 1) -> Iterator[Hostile]:
-    """Requests of every kind; a slow one now and then."""
-    draw = random.Random(seed)
+def hostiles(
+    count: int, more: tuple[Callable[[random.Random], Hostile], ...] = (), seed: int = 1
+) -> Iterator[Hostile]:
+    """Requests of every kind, and of `more`; a slow one now and then."""
+    draw, kinds = random.Random(seed), QUICK + more
     for number in range(count):
-        yield slow_body(draw) if number % 100 == 99 else QUICK[number % len(QUICK)](draw)
+        yield slow_body(draw) if number % 100 == 99 else kinds[number % len(kinds)](draw)

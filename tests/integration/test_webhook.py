@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from infra import prefect_server
-from tests.integration.hostile import GITHUB, GOOD, SECRET, TOKEN, github_signature, hostiles, send, signed
+from tests.integration.alertmanager import ALERTMANAGER, alert, alerting
+from tests.integration.hostile import (
+    GITHUB,
+    GOOD,
+    SECRET,
+    TOKEN,
+    Hostile,
+    github_signature,
+    hostiles,
+    send,
+    signed,
+)
+from tests.integration.hostile_events import ALERTMANAGER_TOKEN, EVENTS, GITLAB_TOKEN, KNOWN, ORIGINALS
 
 pytestmark = [
     pytest.mark.prefect,
@@ -50,7 +63,10 @@ SECRETS = {
     "VIRTSCALE_WEBHOOK_SECRET": SECRET,
     "VIRTSCALE_WEBHOOK_GITHUB_SECRET": GITHUB,
     "VIRTSCALE_WEBHOOK_TOKEN": TOKEN,
+    "VIRTSCALE_WEBHOOK_GITLAB_TOKEN": GITLAB_TOKEN,
+    "VIRTSCALE_WEBHOOK_ALERTMANAGER_TOKEN": ALERTMANAGER_TOKEN,
 }
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "webhooks.md"
 HOSTILE = int(os.environ.get("VIRTSCALE_TEST_HOSTILE", "300"))
 
 
@@ -65,6 +81,13 @@ class Receiver(NamedTuple):
     environment: dict[str, str]
 
 
+def shown(language: str, section: str = "") -> str:
+    """What the guide shows in blocks of that language, of one section or of all."""
+    text = GUIDE.read_text()
+    text = text.partition(f"## {section}\n")[2].partition("\n## ")[0] if section else text
+    return "".join(re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -75,7 +98,7 @@ def free_port() -> int:
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     folder = tmp_path_factory.mktemp("webhook")
     rules = folder / "rules.toml"
-    rules.write_text(RULES)
+    rules.write_text(RULES + shown("toml"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VIRTSCALE_STATE", str(folder / "state"))
         patch.delenv("PREFECT_API_URL", raising=False)
@@ -155,11 +178,14 @@ def body_of(**parameters: Any) -> bytes:
 
 def test_hostile_requests_start_nothing_and_get_the_right_answer(receiver: Receiver) -> None:
     before = count_of_runs(receiver.server)
+    originals = [send(receiver.port, Hostile("original", content, KNOWN)) for content in ORIGINALS]
+    assert originals == [202] * len(ORIGINALS)
+    before += len(ORIGINALS)
     with ThreadPoolExecutor(8) as pool:
-        sent = list(pool.map(lambda each: (each, send(receiver.port, each)), hostiles(HOSTILE)))
+        sent = list(pool.map(lambda each: (each, send(receiver.port, each)), hostiles(HOSTILE, EVENTS)))
     wrong = [(each.kind, status, each.content[:300]) for each, status in sent if status not in each.right]
     assert wrong == [], Counter((kind, status) for kind, status, _ in wrong)
-    assert len({each.kind for each, _ in sent}) >= 15
+    assert len({each.kind for each, _ in sent}) >= 24
     assert count_of_runs(receiver.server) == before
     assert receiver.process.poll() is None
 
@@ -248,20 +274,54 @@ def test_a_token_starts_a_run(receiver: Receiver) -> None:
     assert answer["url"].endswith(answer["run_id"])
 
 
-def test_the_commands_of_the_guide_start_a_run(receiver: Receiver, tmp_path: Path) -> None:
-    guide = Path(__file__).parents[2] / "docs" / "guides" / "webhooks.md"
-    _, _, rest = guide.read_text().partition("## curl\n")
-    commands = rest.partition("```bash\n")[2].partition("```")[0]
-    secret = tmp_path / "secret"
-    secret.write_text(SECRET + "\n")
-    told = {
-        "SECRET_FILE": str(secret),
-        "WEBHOOK": f"http://127.0.0.1:{receiver.port}",
-        "DELIVERY": "guide-1",
-    }
-    shell = ["bash", "-euc", commands]
-    done = subprocess.run(shell, env={**os.environ, **told}, capture_output=True, check=True)
-    assert set(json.loads(done.stdout)) == {"run_id", "name", "url", "delivery"}, done
+@pytest.mark.parametrize("section", ["curl", "GitHub", "GitLab", "Alertmanager"])
+def test_the_commands_of_the_guide_start_one_run(receiver: Receiver, tmp_path: Path, section: str) -> None:
+    before = count_of_runs(receiver.server)
+    told = {"WEBHOOK": f"http://127.0.0.1:{receiver.port}", "DELIVERY": f"guide-{section}"}
+    for name, secret in SECRETS.items():
+        (tmp_path / name).write_text(secret + "\n")
+        told[name.removeprefix("VIRTSCALE_WEBHOOK_") + "_FILE"] = str(tmp_path / name)
+    shell = ["bash", "-euc", shown("bash", section)]
+    runs = set()
+    for _ in range(2):
+        done = subprocess.run(shell, env={**os.environ, **told}, capture_output=True, check=True)
+        answer = json.loads(done.stdout)
+        assert set(answer) == {"run_id", "name", "url", "delivery"}, answer
+        runs.add(answer["run_id"])
+    assert len(runs) == 1
+    assert count_of_runs(receiver.server) == before + 1
+
+
+@pytest.mark.skipif(not ALERTMANAGER, reason="no Alertmanager here (Debian: prometheus-alertmanager)")
+def test_a_real_alertmanager_with_the_guide_s_configuration_starts_one_run(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    before, seen = count_of_runs(receiver.server), len(deliveries(receiver))
+    config = shown("yaml", "Alertmanager").replace(":4280/", f":{receiver.port}/")
+    (tmp_path / "alertmanager.token").write_text(ALERTMANAGER_TOKEN + "\n")
+    with alerting(tmp_path, config, free_port()) as port:
+        alert(port)
+        sent = waited_for(receiver, seen, lambda lines: len(lines) >= 3)
+        assert {line["status"] for line in sent} == {202}
+        assert len({line["run_id"] for line in sent}) == 1
+        alert(port, ended=True)
+        *_, last = waited_for(receiver, seen, lambda lines: lines[-1]["status"] == 200)
+        assert last["reason"] == "the alerts are resolved"
+    assert count_of_runs(receiver.server) == before + 1
+
+
+def deliveries(receiver: Receiver) -> list[dict[str, Any]]:
+    """The lines of the log that are Alertmanager's."""
+    lines = [json.loads(line) for line in receiver.log.read_text().splitlines() if line.startswith("{")]
+    return [line for line in lines if line.get("form") == "alertmanager"]
+
+
+def waited_for(receiver: Receiver, seen: int, right: Callable[[Any], bool]) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + 60
+    while not right(found := deliveries(receiver)[seen:] or [{"status": 0}]):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.3)
+    return found
 
 
 def test_the_log_has_one_line_per_request_and_no_secret(receiver: Receiver) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -360,6 +362,24 @@ def test_the_rules_that_are_shipped_are_those_of_real_forms() -> None:
         assert set(rule.take) <= set(FORMS[flow].model_fields)
         assert complete(flow, rule.fixed) == rule.fixed
         assert rule.match
+
+
+def test_the_rules_that_the_guide_shows_are_shipped() -> None:
+    guide = (FILE.parents[1] / "docs" / "guides" / "webhooks.md").read_text()
+    shown = tomllib.loads("".join(re.findall(r"^```toml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)))
+    assert shown["events"] == tomllib.loads(FILE.read_text())["events"]
+
+
+def test_the_guide_names_the_fields_of_each_event() -> None:
+    guide = (FILE.parents[1] / "docs" / "guides" / "webhooks.md").read_text()
+    rows = {
+        kind: set(re.findall(r"`(\w+)`", fields))
+        for events, fields in re.findall(r"^\|[^|]*\|([^|]*)\|(.*)\|$", guide, re.MULTILINE)
+        for kind in re.findall(r"`(\w+)`", events)
+    }
+    for kinds in KINDS.values():
+        for name, kind in kinds.items():
+            assert rows[name] - {"main"} >= set(kind.needs) | set(kind.may), name
 
 
 @pytest.mark.parametrize(
