@@ -226,10 +226,10 @@ def test_repeats_of_an_alert_are_one_run_until_it_starts_anew(receiver: Receiver
 
 
 def test_a_resolved_alert_starts_nothing(receiver: Receiver) -> None:
-    assert receiver.alertmanager(alerts(status="resolved")) == (
-        200,
-        {"started": False, "reason": "the alerts are resolved"},
-    )
+    heard = (200, {"started": False, "reason": "the alerts are resolved"})
+    assert receiver.alertmanager(alerts(status="resolved")) == heard
+    assert receiver.alertmanager(alerts() | {"status": "resolved"}) == heard
+    assert receiver.alertmanager(alerts() | {"alerts": []}) == heard
     assert started(receiver) == []
 
 
@@ -261,6 +261,8 @@ def test_a_signed_body_under_another_unsigned_event_starts_nothing(receiver: Rec
     status, answer = receiver.github(github_push(), "release")
     assert (status, answer["error"]) == (400, "action: missing, so this is no release event")
     status, answer = receiver.github(github_push(), "repository_dispatch", "/hooks/study")
+    assert (status, answer["error"][:23]) == (400, "action, client_payload:")
+    status, answer = receiver.github(github_release(), "repository_dispatch", "/hooks/study")
     assert (status, answer["error"][:23]) == (400, "action, client_payload:")
     status, answer = receiver.github(github_push(), "push", "/hooks/study")
     assert (status, answer["error"][:30]) == (400, "push: a hook takes repository_")
