@@ -54,6 +54,7 @@ class Sender:
         """What another process has stored although we had gone on: nothing more is sent."""
         self._away, self._may_return = "", True
         self._waiters, self._closing = 0, False
+        self._is_started = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="uploads", daemon=True)
 
@@ -74,6 +75,7 @@ class Sender:
                 )
             self._outbox.sent(write)
         self._outbox.start_afresh()
+        self._is_started = True
         self._thread.start()
 
     def enqueue(self, kind: Kind, key: str) -> Write:
@@ -176,7 +178,7 @@ class Sender:
             )
 
     def close(self) -> None:
-        """Stop sending; what the store does not have stays on this machine."""
+        """Stop sending, if it was begun; what the store does not have stays on this machine."""
         if not self._away:
             self._drain(0.0)
         with self._changed:
@@ -185,11 +187,12 @@ class Sender:
         self._remote.hurry(True)
         if self._thread.is_alive():
             self._thread.join()
-        self.pool.shutdown()
+        # Also an idle thread that an interrupt kept from being counted: the process would wait for it.
+        self.pool.shutdown(cancel_futures=True)
         self._remote.hurry(False)
         if self._queue:
             self._keep()
-        else:
+        elif self._is_started:
             self._outbox.remove()
 
     def _drain(self, away_s: float) -> None:

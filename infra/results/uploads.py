@@ -50,15 +50,15 @@ def uploading(
     outbox = Outbox(spool_folder(store, run_id) / "outbox")
     sender = Sender(store, outbox)  # type: ignore[arg-type]
     uploads = UploadingStore(store, outbox, sender, virtual_time)  # type: ignore[arg-type]
-    sender.send_what_was_left()
-    uploads.look_around(folders)
-    uploads.release_committed(run_id)
-    ACTIVE[store.address("")] = uploads
     try:
+        sender.send_what_was_left()
+        uploads.look_around(folders)
+        uploads.release_committed(run_id)
+        ACTIVE[store.address("")] = uploads
         yield uploads
         sender.wait_for_all(tell)
     finally:
-        del ACTIVE[store.address("")]
+        ACTIVE.pop(store.address(""), None)
         sender.close()
 
 

@@ -9,6 +9,7 @@ from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from orjson import dumps
 
 from infra import settings
 from infra.errors import InUse, StageError, StoreAway, StoreError
@@ -16,12 +17,13 @@ from infra.results import s3, sending
 from infra.results.commits import run_folders
 from infra.results.lending import LentStore, lent_address, replied
 from infra.results.lock import only_process
+from infra.results.manifest import manifest_key
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Cell
 from infra.results.run_results import open_results
 from infra.results.s3 import S3Store
 from infra.results.s3_client import parse_address
-from infra.results.uploads import upload_cost, uploading, waiting_writes
+from infra.results.uploads import UploadingStore, upload_cost, uploading, waiting_writes
 from infra.testbed import pki
 from tasks.records import TABLES
 from tests.store.fault_proxy import HANG, LOSE, PASS, RESET, Answer, Fault, Proxy, always, first, proxy_to
@@ -283,6 +285,47 @@ def test_a_store_that_stays_away_gets_everything_from_the_next_process(
     with uploading(store, "r", FOLDERS, lambda line: None):
         assert read(store)["attempt"].to_list() == [1] * 3
     assert not list(spool_folder(store, "r").glob("outbox*"))
+
+
+def test_an_interrupt_before_the_first_write_leaves_no_thread_behind(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(uploads_: UploadingStore, run_id: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(UploadingStore, "release_committed", interrupt)
+    with pytest.raises(KeyboardInterrupt), uploading(store, "r", FOLDERS, print):
+        pass
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("upload")]
+
+
+def test_what_was_kept_stays_when_the_next_process_cannot_send_it_either(
+    store: S3Store, proxy: Proxy, tmp_path: Path
+) -> None:
+    kept = kept_writes(store, proxy, tmp_path)
+    with pytest.raises(StoreAway), uploading(store, "r", FOLDERS, print):
+        pass
+    assert waiting_writes(store, "r") == kept > 0
+    proxy.plan = always(PASS)
+    with uploading(store, "r", FOLDERS, print):
+        assert read(store)["attempt"].to_list() == [1] * 3
+
+
+def kept_writes(store: S3Store, proxy: Proxy, tmp_path: Path) -> int:
+    """How many writes a run keeps whose store goes away, and stays away."""
+    store.put(manifest_key("r"), dumps({"run_id": "r", "finished_at": None, "sessions": []}))
+
+    def lose() -> None:
+        with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
+            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
+            proxy.plan = always(AWAY)
+            attempt = results.begin(CELL)
+            attempt.add("vm_deploys", deploys(3))
+            attempt.commit({})
+
+    with pytest.raises(StageError):
+        lose()
+    return waiting_writes(store, "r")
 
 
 def test_what_another_process_committed_meanwhile_is_not_overwritten(
