@@ -35,14 +35,16 @@ ADDED = json.dumps({"type": "ADDED", "object": OBJECT}).encode() + b"\n"
 
 
 def serve(tmp_path: Path, handler: Handler, use: Callable[[KubernetesCluster], Awaitable[None]]) -> None:
-    """Connect to a server that answers /version by itself and everything else by `handler`, and `use` it."""
+    """Connect to a server that answers a new client by itself, everything else by `handler`; `use` it."""
 
     async def version(_: web.Request) -> web.StreamResponse:
         return web.json_response({"gitVersion": "v1.36.0"})
 
     async def main() -> None:
         app = web.Application()
-        app.add_routes([web.get("/version", version), web.route("*", "/{path:.*}", handler)])
+        app.add_routes(
+            [web.get("/version", version), web.get("/api", version), web.route("*", "/{path:.*}", handler)]
+        )
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -261,6 +263,46 @@ def test_a_broken_kubeconfig_is_said_in_one_line(tmp_path: Path, text: str) -> N
         asyncio.run(connect("c", str(file)))
     assert str(file) in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+SERVER = {"server": "https://127.0.0.1:1"}
+SERVED = {"name": "c", "cluster": SERVER}
+NAMED = {"name": "c", "context": {"cluster": "c", "user": "ghost"}}
+NOT_USABLE: dict[str, dict[str, object]] = {
+    "its user 'ghost' is not there; there is: u": {"users": [{"name": "u", "user": {}}]},
+    "its user 'ghost' is not there; there is: none": {"users": []},
+    "its user 'ghost' is empty": {"users": [{"name": "ghost", "user": None}]},
+    "it names no user": {"contexts": [{"name": "c", "context": {"cluster": "c"}}]},
+    "its cluster 'c' is not there; there is: d": {"clusters": [{**SERVED, "name": "d"}]},
+    "its cluster has no server": {"clusters": [{"name": "c", "cluster": {}}]},
+    "its certificate or key: ": {
+        "clusters": [{"name": "c", "cluster": {**SERVER, "certificate-authority-data": "eHh4"}}],
+        "users": [{"name": "ghost", "user": {}}],
+    },
+    "its context 'c' is empty": {"contexts": [{"name": "c", "context": None}]},
+    "its file '/nope' is not there": {"users": [{"name": "ghost", "user": {"client-certificate": "/nope"}}]},
+    "its file '/nope' cannot be read": {"users": [{"name": "ghost", "user": {"tokenFile": "/nope"}}]},
+}
+
+
+@pytest.mark.parametrize("problem", NOT_USABLE)
+def test_what_a_context_names_and_is_not_there_is_said_with_what_to_do(tmp_path: Path, problem: str) -> None:
+    file = tmp_path / "kubeconfig"
+    whole = {"clusters": [SERVED], "contexts": [NAMED], "users": [], "current-context": "c"}
+    file.write_text(json.dumps({**whole, **NOT_USABLE[problem]}))
+    with pytest.raises(Unreachable) as refused:
+        asyncio.run(connect("c", str(file)))
+    assert problem in str(refused.value)
+    assert str(refused.value).endswith("; correct the file, or log in again")
+
+
+@pytest.mark.parametrize("section", ["contexts", "users"])
+def test_a_section_that_is_no_list_of_names_is_said_in_one_line(tmp_path: Path, section: str) -> None:
+    file = tmp_path / "kubeconfig"
+    whole = {"clusters": [SERVED], "contexts": [NAMED], "users": [], "current-context": "c"}
+    file.write_text(json.dumps({**whole, section: [{"user": {}}]}))
+    with pytest.raises(Unreachable, match=f"not every one of its {section} has a name"):
+        asyncio.run(connect("c", str(file)))
 
 
 def login_plugin(tmp_path: Path, script: str) -> str:

@@ -3,12 +3,19 @@
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from flows.__main__ import exit_code_of
+from infra.cluster.kinds import VM
+from infra.cluster.port import Scope
+from infra.cluster.real import KubernetesCluster
+from infra.errors import Expired
 from infra.served.access import CONTEXT
 from tests.real.controlling import unhurried
 from tests.served.conftest import Server
@@ -34,6 +41,58 @@ def test_profile_smoke_runs_and_its_tables_say_served(
     assert boots["running_s"].null_count() == 0
     # guests are in the server's process: storms end at Running
     assert boots["ssh_ready_s"].null_count() == boots.height
+
+
+NEVER_ACCEPTED: dict[str, dict[str, str]] = {
+    "the token": {"token": "SECRET"},
+    "the password": {"username": "who", "password": "SECRET"},
+}
+
+
+@pytest.mark.parametrize("proof", NEVER_ACCEPTED)
+@pytest.mark.parametrize("verb", ["doctor", "run"])
+def test_a_login_that_was_never_accepted_is_refused_at_once(
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+    proof: str,
+) -> None:
+    monkeypatch.setattr("infra.cluster.real.adapter._accepted", set())
+    document = json.loads(server.kubeconfig.read_text())
+    document["users"][0]["user"] = NEVER_ACCEPTED[proof]
+    wrong = tmp_path / "wrong"
+    wrong.write_text(json.dumps(document))
+    monkeypatch.setenv("KUBECONFIG", str(wrong))
+    began_s = time.monotonic()
+    more = () if verb == "doctor" else ("--profile", "smoke", "--no-prefect")
+    assert exit_code_of((verb, "--cluster", CONTEXT, "--store", str(tmp_path / "store"), *more)) == 2
+    assert time.monotonic() - began_s < 20
+    said = "".join(capsys.readouterr())
+    assert f"context {CONTEXT}: {server.address} does not accept {proof} of user 'virtscale-admin'" in said
+    assert "log in again, or correct it in the kubeconfig" in said
+    assert "SECRET" not in said
+
+
+def test_a_login_that_was_accepted_before_is_waited_for(
+    own: Callable[..., AbstractContextManager[Server]], tmp_path: Path
+) -> None:
+    with own() as server:
+
+        async def nothing(_: KubernetesCluster) -> None:
+            """That it connects is enough."""
+
+        server.use(nothing)
+        document = json.loads(server.kubeconfig.read_text())
+        document["users"][0]["user"] = {"token": "expired"}
+        server.kubeconfig.write_text(json.dumps(document))
+
+        async def refused(cluster: KubernetesCluster) -> None:
+            with pytest.raises(Expired):
+                await cluster.list(Scope(VM))
+
+        server.use(refused)
 
 
 def test_the_command_says_where_it_serves_and_ends_when_asked(state: Path, tmp_path: Path) -> None:

@@ -12,12 +12,16 @@ import orjson
 from infra import settings
 from infra.cluster.port import Object, ObjectList, Ref, Scope, WatchBatch, WatchEvent
 from infra.cluster.real import requests
+from infra.cluster.real.login import Login
 from infra.cluster.real.refusals import NO_ANSWER, refusal
 from infra.cluster.real.session import Session, log_in
-from infra.errors import ClusterError, Invalid, Unavailable, Unreachable
+from infra.errors import ClusterError, Expired, Invalid, Throttled, Unavailable, Unknown, Unreachable
 
 OLDEST = (1, 25)
 """The first Kubernetes that refuses unknown fields when asked to: an older one would drop them silently."""
+
+_accepted: set[tuple[str, str]] = set()
+"""Contexts and servers whose login this process saw accepted: refused later, it is waited for."""
 
 
 async def connect(context: str, kubeconfig: str = "") -> "KubernetesCluster":
@@ -28,17 +32,48 @@ async def connect(context: str, kubeconfig: str = "") -> "KubernetesCluster":
         kubeconfig: Its path; by default KUBECONFIG's, then kubectl's own.
 
     Raises:
-        Unreachable: there is no such context, its API server does not answer, or is too old.
+        Unreachable: there is no such context, its API server does not answer, does not accept its login, or
+            is too old.
     """
     where = kubeconfig or settings.kubeconfig()
     session = Session(await log_in(context, where), where, settings.api_connections())
     try:
         answer = await session.call(requests.Request("GET", "/version", "ask for the version"))
         version = _supported(str((answer or {}).get("gitVersion", "")))
+        await _accept(session)
+    except Expired as error:
+        await session.close()
+        raise Unreachable(_not_accepted(session.login, error)) from error
     except ClusterError as error:
         await session.close()
         raise Unreachable(f"context {context}: {session.login.server} cannot be used: {error}") from error
     return KubernetesCluster(session, version)
+
+
+async def _accept(session: Session) -> None:
+    """See, once in a process, that the login is accepted: anybody may ask for the version.
+
+    Raises:
+        Expired: it is not.
+    """
+    known = (session.login.context, session.login.server)
+    if known in _accepted:
+        return
+    try:
+        await session.call(requests.Request("GET", "/api", "ask for the API's versions"))
+    except (Throttled, Unavailable, Unknown):
+        return
+    except Expired:
+        raise
+    except ClusterError:
+        # Whom the server knows, it may still forbid to ask.
+        pass
+    _accepted.add(known)
+
+
+def _not_accepted(login: Login, error: Expired) -> str:
+    hint = "log in again, or correct it in the kubeconfig"
+    return f"context {login.context}: {login.server} does not accept {login.proof}: {hint} ({error})"
 
 
 def _supported(version: str) -> str:

@@ -31,7 +31,7 @@ async def log_in(context: str, kubeconfig: str) -> Login:
     Raises:
         Unreachable: no such file or context, or it cannot be used; the message names what there is.
     """
-    user = _user(context, kubeconfig)
+    name, user = _user(context, kubeconfig)
     configuration = Configuration()
     try:
         with _complaints() as said:
@@ -47,6 +47,7 @@ async def log_in(context: str, kubeconfig: str) -> Login:
             server_name=configuration.tls_server_name,
             proxy=configuration.proxy or _proxy_of_environment(configuration.host),
             authorization=configuration.api_key.get("BearerToken", ""),
+            proof=_proof(name, user),
         )
     except TimeoutError as error:
         raise Unreachable(
@@ -54,17 +55,62 @@ async def log_in(context: str, kubeconfig: str) -> Login:
             "run it by hand, or log in first"
         ) from error
     except (ConfigException, OSError, ValueError) as error:
-        raise Unreachable(f"context {context} of {kubeconfig} cannot be used: {_one_line(error)}") from error
+        raise Unreachable(f"context {context} of {kubeconfig} cannot be used: {_problem(error)}") from error
 
 
-def _user(context: str, kubeconfig: str) -> Mapping[str, Any]:
-    """The user section of `context`; Unreachable when there is no such context, naming those there are."""
-    contexts = _entries(kubeconfig, "contexts")
-    if context not in contexts:
-        there = ", ".join(sorted(contexts)) or "none"
-        raise Unreachable(f"no context {context!r} in {kubeconfig}; it has: {there}")
-    name = (contexts[context].get("context") or {}).get("user", "")
-    return _entries(kubeconfig, "users").get(name, {}).get("user") or {}
+PROOFS = {
+    "auth-provider": "the login",
+    "exec": "the login",
+    "token": "the token",
+    "tokenFile": "the token",
+    "password": "the password",
+    "client-certificate": "the client certificate",
+    "client-certificate-data": "the client certificate",
+}
+"""What says who a user is, by the field that holds it, in the official client's order."""
+NO_FILE = "File does not exists: "
+"""How the official client says it."""
+HINT = "correct the file, or log in again"
+
+
+def _proof(name: str, user: Mapping[str, Any]) -> str:
+    for field, words in PROOFS.items():
+        if user.get(field):
+            return f"{words} of user {name!r}"
+    return f"user {name!r}, who has no token, password or certificate"
+
+
+def _user(context: str, kubeconfig: str) -> tuple[str, Mapping[str, Any]]:
+    """Name and section of the user of `context`.
+
+    Raises:
+        Unreachable: there is no such context, or not what it names; the message says what there is.
+    """
+    found = _named(kubeconfig, "context", context, kubeconfig)
+    where = f"context {context} of {kubeconfig}"
+    cluster = _named(kubeconfig, "cluster", str(found.get("cluster") or ""), where)
+    if not cluster.get("server"):
+        raise Unreachable(f"{where} cannot be used: its cluster has no server; {HINT}")
+    name = str(found.get("user") or "")
+    if not name and str(cluster["server"]).startswith("http:"):
+        # A proxy on this machine logs in by itself.
+        return name, {}
+    return name, _named(kubeconfig, "user", name, where)
+
+
+def _named(kubeconfig: str, what: str, name: str, where: str) -> Mapping[str, Any]:
+    """What the entry `name` of the section of contexts, clusters or users holds."""
+    entries = _entries(kubeconfig, f"{what}s")
+    held = entries.get(name, {}).get(what)
+    if isinstance(held, Mapping):
+        return held
+    there = ", ".join(sorted(entries)) or "none"
+    if what == "context" and name not in entries:
+        raise Unreachable(f"no context {name!r} in {where}; it has: {there}")
+    problem = f"its {what} {name!r} is not there; there is: {there}" if name else f"it names no {what}"
+    if name in entries:
+        problem = f"its {what} {name!r} is empty"
+    raise Unreachable(f"{where} cannot be used: {problem}; {HINT}")
 
 
 def _entries(kubeconfig: str, section: str) -> dict[str, Mapping[str, Any]]:
@@ -75,7 +121,12 @@ def _entries(kubeconfig: str, section: str) -> dict[str, Mapping[str, Any]]:
         raise Unreachable(f"{kubeconfig} is no usable kubeconfig: {_one_line(error)}") from error
     if merged is None:
         raise Unreachable(f"no kubeconfig at {kubeconfig}: set KUBECONFIG")
-    return {str(entry.value["name"]): entry.value for entry in merged.value.get(section) or []}
+    try:
+        return {str(entry.value["name"]): entry.value for entry in merged.value.get(section) or []}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise Unreachable(
+            f"{kubeconfig} is no usable kubeconfig: not every one of its {section} has a name"
+        ) from error
 
 
 def _plugin(user: Mapping[str, Any]) -> str:
@@ -119,6 +170,17 @@ def _proxy_of_environment(server: str) -> str | None:
     if urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     return urllib.request.getproxies().get(parts.scheme)
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong; a file that the kubeconfig names and that cannot be read is named, with what to do."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"its file {str(error.filename)!r} cannot be read ({error.strerror}); {HINT}"
+    said = _one_line(error)
+    if isinstance(error, ssl.SSLError):
+        return f"its certificate or key: {said}; {HINT}"
+    missing = said.removeprefix(NO_FILE)
+    return said if missing == said else f"its file {missing!r} is not there; {HINT}"
 
 
 def _one_line(error: Exception) -> str:

@@ -9,7 +9,8 @@ class Login:
     """One context, ready for use.
 
     `server_name` is what the server's certificate must say when that is not its address; `authorization` is
-    the header's value, empty when a client certificate says who we are.
+    the header's value, empty when a client certificate says who we are; `proof` names
+    what says so, without the secret.
     """
 
     context: str
@@ -18,3 +19,4 @@ class Login:
     server_name: str | None
     proxy: str | None
     authorization: str
+    proof: str = "the login"
