@@ -111,7 +111,7 @@ def test_a_version_of_an_earlier_process_is_gone(own: Own) -> None:
 
 
 def test_a_compacted_history_ends_open_watches(own: Own) -> None:
-    with own(faults=(Fault(kind="watch-gone", at_s=0.6, for_s=0.1),)) as faulty:
+    with own(faults=(Fault(kind="watch-gone", at_s=3.0, for_s=0.1),)) as faulty:
 
         async def use(cluster: KubernetesCluster) -> None:
             start = (await cluster.list(Scope(VM))).resource_version
@@ -128,7 +128,7 @@ def test_a_server_that_stops_ends_watches_cleanly_and_leaves_no_task(own: Own) -
             start = (await cluster.list(Scope(VM))).resource_version
             async with aclosing(cluster.watch(Scope(VM), start)) as batches:
                 watching = asyncio.ensure_future(anext(batches, None))
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(1.5)
                 ending.stop()
                 assert await watching is None
 
