@@ -26,7 +26,9 @@ HEARTBEAT_S = "30"
 """As often as Prefect allows; the automation that marks dead runs waits for more than six of them."""
 START_LIMIT_S = 300.0
 STOP_LIMIT_S = 15.0
-_APP = "prefect.server.api.server:create_app"
+_APP = "flows.prefect_app:create_app"
+_APPS = (_APP, "prefect.server.api.server:create_app")
+"""Ours, and that of a server which an earlier version of virtscale started."""
 _LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
@@ -153,7 +155,7 @@ def _is_ours(pid: int) -> bool:
     except OSError:
         return False
     command = Path(f"/proc/{pid}/cmdline")
-    return _APP.encode() in command.read_bytes() if command.exists() else True
+    return not command.exists() or any(app.encode() in command.read_bytes() for app in _APPS)
 
 
 def _start(database: str, asked_port: int) -> Server:
@@ -185,6 +187,8 @@ def _environment(port: int, database: str) -> dict[str, str]:
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _LEASES,
         "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "10",
+        # Each run that waits for a worker is marked late; five seconds' worth of them at once delays answers.
+        "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": "1",
         # A cancelled run is cleaned up in a hook, which may take longer than Prefect's five minutes.
         "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_CANCELLING_TIMEOUT_SECONDS": "1800",
         "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
