@@ -53,7 +53,8 @@ Exit codes:
   2    refused before anything changed: usage, profile, preflight
   3    finished, but the verdict is degraded or invalid
   4    a regression against the baseline
-  130  interrupted"""
+  130  interrupted
+  143  told to end (SIGTERM), and ended in order"""
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)

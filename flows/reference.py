@@ -162,7 +162,7 @@ def _helps(parent: click.Context, name: str, command: click.Command | None) -> I
 def exit_codes_page() -> str:
     """Exit codes, and the errors that lead to each."""
     codes = [line.strip().partition(" ") for line in EXIT_CODES.splitlines()[2:]]
-    head = "# Exit codes\n\nIf several apply: 2, then 130, then 1, then 3, then 4.\n\n"
+    head = "# Exit codes\n\nIf several apply: 2, then 130 or 143, then 1, then 3, then 4.\n\n"
     rows = [(code, meaning.strip()) for code, _, meaning in codes]
     return head + _table(("code", "meaning"), rows) + "\n## Errors\n\n" + _error_table()
 

@@ -20,6 +20,7 @@ from flows.cli.options import (
     yes_option,
 )
 from flows.cli.terminal import TerminalProgress, headline, show_outcome
+from flows.interrupts import told_to_end
 from flows.outcome import Outcome
 from flows.prefect_client import conduct_with_prefect
 from flows.progress import progress
@@ -35,6 +36,7 @@ from tasks.run import RunRequest, new_run_id
 from tasks.tuning_snapshot import is_in_force, read_snapshot
 
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 @click.command("run")
@@ -69,6 +71,7 @@ INTERRUPTED = 130
 def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
     """Measure: deploys and boot storms, batch by batch, with a report at the end.
 
+    Ctrl-C and SIGTERM stop it in order: what is known is stored, its objects are deleted.
     A run that was stopped or killed goes on with the same --run-id; what is finished is not done again.
     """
     request = requested(options)
@@ -80,10 +83,11 @@ def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
     click.echo(f"run {request.run_id}", err=True)
     if before is not None:
         click.echo(headline(request), err=True)
-    outcome = before or conducted(request, no_prefect)
+    with told_to_end() as is_told:
+        outcome = before or conducted(request, no_prefect)
     tell_of_tuning(request)
     if outcome is None:
-        return INTERRUPTED
+        return TERMINATED if is_told() else INTERRUPTED
     show(outcome, request, as_json)
     return outcome.exit_code
 

@@ -1,6 +1,8 @@
 """`virtscale run` against a served cluster, from end to end."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +15,7 @@ import pytest
 
 from flows.__main__ import exit_code_of
 from infra.cluster.kinds import VM
-from infra.cluster.port import Scope
+from infra.cluster.port import Object, Scope
 from infra.cluster.real import KubernetesCluster
 from infra.errors import Expired
 from infra.served.access import CONTEXT
@@ -41,6 +43,40 @@ def test_profile_smoke_runs_and_its_tables_say_served(
     assert boots["running_s"].null_count() == 0
     # guests are in the server's process: storms end at Running
     assert boots["ssh_ready_s"].null_count() == boots.height
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("before", ["signal.default_int_handler", "signal.SIG_IGN"])
+def test_a_run_that_is_told_to_end_cleans_up_says_how_to_go_on_and_exits_143(
+    server: Server, tmp_path: Path, before: str
+) -> None:
+    options = ("--profile", "smoke", "--stages", STAGES, "--no-prefect", "--cluster", CONTEXT)
+    place = ("--store", str(tmp_path / "store"), "--run-id", "told", *unhurried())
+    # A shell starts background jobs with SIGINT ignored.
+    script = (
+        f"import signal, sys; signal.signal(signal.SIGINT, {before}); "
+        "from flows.__main__ import exit_code_of; sys.exit(exit_code_of(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", script, "run", *options, *place]
+    environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if line.startswith(("golden image", "clean")):
+                # the second one comes too late to change anything
+                process.send_signal(signal.SIGTERM)
+    assert process.returncode == 143, said
+    assert "Namespace 2" in said[-2]
+    assert said[-1].startswith("interrupted; go on with: virtscale")
+    left: list[Object] = []
+
+    async def look(cluster: KubernetesCluster) -> None:
+        left.extend((await cluster.list(Scope(VM))).items)
+
+    server.use(look)
+    assert left == []
 
 
 NEVER_ACCEPTED: dict[str, dict[str, str]] = {
