@@ -19,6 +19,7 @@ def clean_run(run_id: str, store: str) -> dict[str, Any]:
 
     Raises:
         StoreError: the store has no such run, or another process is at work on it.
+        StageError: objects are left that may be the run's.
     """
     opened = open_store(store)
     manifest = read_manifest(opened, run_id)
@@ -27,7 +28,8 @@ def clean_run(run_id: str, store: str) -> dict[str, Any]:
     request = request_of(manifest, store)
     with only_process(opened, run_id), one_run(request, opened):
         summary = run_step(request, CLEAN)
-        write_manifest(opened, run_id, {**manifest, "objects_left": False})
+        # read again: the run may have ended while this waited for the cluster
+        write_manifest(opened, run_id, {**(read_manifest(opened, run_id) or manifest), "objects_left": False})
     return summary
 
 

@@ -7,6 +7,7 @@ import click
 
 from flows.outcome import alone
 from flows.progress import Silent, progress
+from flows.sure import sure
 from infra.only_run import holder_of, only_run
 from infra.results.manifest import nonce_of
 from infra.results.port import ObjectStore
@@ -20,6 +21,7 @@ def one_run(request: RunRequest, store: ObjectStore) -> Iterator[Callable[[], No
     A virtual cluster is in this process, so it is always free.
 
     Raises:
+        InUse: another machine is at work on the same run.
         VirtscaleError: the cluster does not answer, or does not let us have a lease.
     """
     if request.spec().is_virtual:
@@ -29,7 +31,11 @@ def one_run(request: RunRequest, store: ObjectStore) -> Iterator[Callable[[], No
     with only_run(
         request.cluster, holder, lambda other: _tell(f"{request.cluster} is in use by {other}")
     ) as held:
-        yield held.check
+        before = sure.set(held.sure)
+        try:
+            yield held.check
+        finally:
+            sure.reset(before)
 
 
 def _tell(text: str) -> None:

@@ -55,7 +55,8 @@ def alone() -> None:
 class Session:
     """What one process does for a run: real seconds and cost of this machine.
 
-    `still_alone` raises when the cluster is no longer held for this run.
+    `still_alone` raises when the cluster is no longer held for this run; `was_displaced`: another process
+    works on the run now.
     """
 
     still_alone: Callable[[], None] = alone
@@ -65,6 +66,7 @@ class Session:
     began_cpu_s: float = field(default_factory=cpu_s)
     steps: int = 0
     objects_left: bool | None = None
+    was_displaced: bool = False
     peak_together_mib: float = 0.0
 
     def begun(self, step: Step) -> None:

@@ -62,7 +62,7 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
     uploads = uploading(store, request.run_id, folders, tell, virtual_time=request.spec().is_virtual)
     with only_process(store, request.run_id), uploads as store:
         manifest = begin(store, request)
-        with one_run(request, store) as still_alone, recorded(store, manifest) as session:
+        with one_run(request, store) as still_alone, recorded(store, newest(store, manifest)) as session:
             session.still_alone = still_alone
             legs = legs_of(steps_to_take(request))
             with side_by_side(processes_beside(request, legs), step_here, store) as beside:
@@ -104,6 +104,12 @@ def begin(store: ObjectStore, request: RunRequest) -> Manifest:
     if found is not None:
         manifest |= {key: found[key] for key in ("sessions", "objects_left")}
     write_manifest(store, request.run_id, manifest)
+    return manifest
+
+
+def newest(store: ObjectStore, manifest: Manifest) -> Manifest:
+    """The same manifest with what another machine wrote into it while this one waited for the cluster."""
+    manifest |= read_manifest(store, manifest["run_id"]) or {}
     return manifest
 
 
@@ -198,6 +204,7 @@ def cleaned_up(request: RunRequest, session: Session, at: Callable[[], Step]) ->
             raise
         except (KeyboardInterrupt, VirtscaleError) as error:
             step = at()
+            session.was_displaced = isinstance(error, InUse)
             if not (isinstance(error, InUse) or request.keep or step.stage == "clean" or count() > 1):
                 clean_after(request, session, step, error)
             if isinstance(error, VirtscaleError) and step.stage != "preflight" and not _names(error, step):
@@ -232,6 +239,7 @@ def recorded(store: ObjectStore, manifest: Manifest) -> Iterator[Session]:
     """Add to the manifest what this process does for the run, however it ends.
 
     Until then the manifest says that objects are left: a reader has to know if this process is killed.
+    Where another process took the run over, what that one wrote stays.
     """
     session, left_before = Session(), manifest["objects_left"]
     manifest |= {"finished_at": None, "objects_left": True}
@@ -244,9 +252,13 @@ def recorded(store: ObjectStore, manifest: Manifest) -> Iterator[Session]:
         raise
     finally:
         record = session.record() | {"upload": upload_cost(store)}
-        manifest["sessions"] = [*manifest["sessions"], record]
-        manifest["objects_left"] = left_before if session.objects_left is None else session.objects_left
         try:
+            if session.was_displaced:
+                newest(store, manifest)
+            else:
+                left = session.objects_left
+                manifest["objects_left"] = left_before if left is None else left
+            manifest["sessions"] = [*manifest["sessions"], record]
             write_manifest(store, manifest["run_id"], manifest)
         except StoreError as error:
             raise StageError(f"the end of this session is not in the manifest: {error}") from error

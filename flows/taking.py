@@ -1,12 +1,14 @@
 """One step of a run in a world of its own: in this process, in one beside it, or in a Prefect task."""
 
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from flows.approval import approval
 from flows.lanes import MEASURED
 from flows.steps import Step
+from flows.sure import sure
 from flows.workers import workers
 from infra.errors import StageError
 from infra.results.commits import read_commits
@@ -43,6 +45,7 @@ def step_here(request: RunRequest, step: Step) -> dict[str, Any]:
 
         return write_report(request)
     with open_world(request.spec(step.stage)) as world:
+        world.results.sure = sure.get()
         return world.run(_stage(replace(world, workers=workers.get()), request, step))
 
 
@@ -85,18 +88,30 @@ def _stage(world: World, request: RunRequest, step: Step) -> Coroutine[Any, Any,
 
 
 def clean_copies(request: RunRequest) -> dict[str, Any]:
-    """Clean the cluster; of a virtual one each copy that a measured stage has worked on."""
+    """Clean the cluster; of a virtual one each copy that a measured stage has worked on.
+
+    Raises:
+        InUse: another process works on the run by now: what is there is what it measures with.
+    """
+    _check_ours()
     store = open_store(request.store)
     commits = read_commits(store, request.run_id)
     copies = [stage for stage in MEASURED if _is_used(commits, stage)] if request.spec().is_virtual else []
     summary: dict[str, Any] = {}
     for stage in [*copies, ""]:
         with open_world(request.spec(stage)) as world:
-            cleaned_here = world.run(clean(world, stage or "0"))
+            cleaned_here = world.run(clean(world, request.profile, stage or "0"))
         counts = {kind: n for kind, n in cleaned_here.items() if isinstance(n, int)}
         # the preparations are the same objects in every copy
         summary |= {kind: max(n, summary.get(kind, 0)) for kind, n in counts.items()}
     return {"stage": "clean", **summary}
+
+
+def _check_ours() -> None:
+    """Only another process at work on the same run keeps objects from being cleaned."""
+    with suppress(StageError):
+        if (make_sure := sure.get()) is not None:
+            make_sure()
 
 
 def _is_used(commits: list[Commit], stage: str) -> bool:

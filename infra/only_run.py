@@ -6,13 +6,25 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from infra.cluster.lease import WHERE, Claim, Holder, Pace
-from infra.errors import ClusterError, Forbidden, InvalidRun, StageError, Throttled, Unavailable, Unknown
+from infra.errors import (
+    ClusterError,
+    Forbidden,
+    InUse,
+    InvalidRun,
+    StageError,
+    Throttled,
+    Unavailable,
+    Unknown,
+)
+from infra.machine import machine_id
 
 if TYPE_CHECKING:
     from infra.cluster.real.adapter import KubernetesCluster
@@ -25,10 +37,14 @@ TRANSIENT = (Throttled, Unavailable, Unknown)
 
 
 def holder_of(run_id: str, nonce: str) -> Holder:
-    """This process at work on a run; the nonce tells equal names in two stores apart, and stays secret."""
+    """This process at work on a run; the nonce tells equal names in two stores apart, and stays secret.
+
+    Raises:
+        StoreError: this machine's state folder cannot be written.
+    """
     mark = sha256(nonce.encode()).hexdigest()[:12]
     words = f"run {run_id} of {_user()}@{socket.gethostname()}, pid {os.getpid()}"
-    return Holder(f"{run_id}/{mark}", secrets.token_hex(4), words)
+    return Holder(f"{run_id}/{mark}", machine_id(), secrets.token_hex(4), words)
 
 
 def _user() -> str:
@@ -44,17 +60,31 @@ class Held:
     def __init__(self, context: str, claim: Claim, pace: Pace) -> None:
         self._context, self._claim, self._pace = context, claim, pace
         self._ends = threading.Event()
-        self._lost: StageError | None = None
+        self._lost: StageError | InUse | None = None
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     def check(self) -> None:
         """Nothing while the lease is ours.
 
         Raises:
-            StageError: somebody else has it.
+            StageError: another run has it.
+            InUse: another process has it for the same run.
         """
         if self._lost is not None:
-            raise StageError(str(self._lost))
+            raise type(self._lost)(str(self._lost))
+
+    def sure(self) -> None:
+        """Nothing once the cluster has said that the lease is ours still, so that nobody had it meanwhile.
+
+        A server that is away is waited for as long as a lease lasts.
+
+        Raises:
+            StageError, InUse: as `check`; or the server did not say.
+        """
+        # A thread of its own: the caller's may have a loop that is running.
+        with ThreadPoolExecutor(1, "sure of the lease") as beside:
+            beside.submit(lambda: asyncio.run(self._asked())).result()
+        self.check()
 
     def start(self) -> None:
         """Renew from now on."""
@@ -85,9 +115,22 @@ class Held:
     async def _renewed(self, cluster: "KubernetesCluster") -> None:
         try:
             await self._claim.renew(cluster)
-            self._lost = None
-        except StageError as error:
+        except (StageError, InUse) as error:
             self._lost = error
+
+    async def _asked(self) -> None:
+        until_s = time.monotonic() + self._pace.lasts_s
+        while True:
+            try:
+                cluster = await _connected(self._context)
+                try:
+                    return await self._renewed(cluster)
+                finally:
+                    await cluster.close()
+            except (ClusterError, TimeoutError) as error:
+                if time.monotonic() >= until_s:
+                    raise StageError(f"whether the cluster is still held for this run: {error}") from error
+            await asyncio.sleep(self._pace.look_s)
 
 
 @contextmanager
@@ -98,6 +141,7 @@ def only_run(context: str, holder: Holder, waits: Waits, pace: Pace | None = Non
 
     Raises:
         InvalidRun: the cluster does not let us have a lease.
+        InUse: another machine is at work on the same run.
         ClusterError: it does not answer.
     """
     pace = pace or Pace()

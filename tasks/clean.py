@@ -31,7 +31,9 @@ from infra.world import World
 from tasks.batch import NS
 from tasks.golden_image import IMAGE
 from tasks.ownership import Ledger, is_ours
+from tasks.profile import Profile
 from tasks.requests import resent
+from tasks.strays import check_strays
 
 STAGE = "clean"
 LIMIT_S = 3600.0
@@ -46,7 +48,7 @@ CONTENTS = (VM, VMI, POD, DATA_VOLUME, DATA_SOURCE, SNAPSHOT, PVC)
 """A namespace that holds any of these is not empty."""
 
 
-async def clean(world: World, copy: str = "0") -> dict[str, Any]:
+async def clean(world: World, profile: Profile, copy: str = "0") -> dict[str, Any]:
     """The stage: delete everything of this run and wait until it is gone.
 
     `copy` names the measured stage whose copy of a virtual cluster this world is.
@@ -54,7 +56,8 @@ async def clean(world: World, copy: str = "0") -> dict[str, Any]:
     Returns how many objects were deleted, by kind.
 
     Raises:
-        StageError: something of ours was still there after an hour.
+        StageError: something of ours was still there after an hour, or something is there that carries the
+            run's marks and is in no ledger.
         StoreError: the run's secret is gone, so that what it created cannot be told from other objects.
     """
     ledger = world.results.ledger()
@@ -73,6 +76,7 @@ async def clean(world: World, copy: str = "0") -> dict[str, Any]:
     deleted["Namespace"] = sum(
         await asyncio.gather(*(_remove_namespace(world, ledger, where) for where in places))
     )
+    await check_strays(world, ledger, (profile.namespace, profile.golden_namespace))
     world.guests.forget()
     summary = {"stage": STAGE, **{kind: count for kind, count in deleted.items() if count}}
     attempt.commit(summary, state=world.runtime.state())

@@ -142,7 +142,14 @@ def headline(*parts: Outcome) -> dict[str, Any]:
 
 
 async def remove_vms(world: World, profile: Profile, stage: str) -> None:
-    """Delete the VMs that an attempt of this stage left; not measured."""
+    """Delete the VMs that an attempt of this stage left; not measured.
+
+    Raises:
+        InUse: another process works on the run by now, and the VMs are its own.
+        StageError: another run has the cluster; cleaning, which follows, deletes them.
+    """
+    if world.results.sure is not None:
+        world.results.sure()
     scope = Scope(VM, profile.namespace, run_selector(world.run_id, stage))
     found = (await resent(world, lambda: list_all(world.cluster, scope))).items
     vms = {obj["metadata"]["name"]: obj["metadata"]["uid"] for obj in found if is_marked(world, obj)}

@@ -31,7 +31,8 @@ def clean(*, run_id: str, store: str, yes: bool, as_json: bool) -> None:
     opened = open_store(store)
     with only_process(opened, run_id), one_run(request, opened):
         summary = run_step(request, CLEAN)
-    write_manifest(opened, run_id, {**manifest, "objects_left": False})
+        # read again: the run may have ended while this waited for the cluster
+        write_manifest(opened, run_id, {**(read_manifest(opened, run_id) or manifest), "objects_left": False})
     click.echo(
         json.dumps(summary, default=str)
         if as_json

@@ -13,7 +13,7 @@ A batch is visible when its commit exists, wholly or not at all: the commit is t
 conditional put. Readers look at commits only, never at the folder of a table.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -121,10 +121,14 @@ class Attempt(Protocol):
 
 
 class Results(Protocol):
-    """Results of one run in one store."""
+    """Results of one run in one store.
+
+    `sure` is called before a complete attempt is committed, and raises when its cluster was not its own.
+    """
 
     run_id: str
     store: ObjectStore
+    sure: Callable[[], None] | None
 
     def begin(self, cell: Cell) -> Attempt:
         """Open the next attempt (last committed or spooled + 1).

@@ -62,6 +62,8 @@ class RunResults:
     """Stages, or `<stage>/<cell>`, whose commits tell of this world's past; empty: all."""
     wall: Callable[[], datetime] | None = None
     """The world's clock: a commit's summary says when it was made there."""
+    sure: Callable[[], None] | None = None
+    """Raises when another process may have worked on the cluster since the attempt began."""
     _seen: dict[str, Commit] = field(default_factory=dict)
     _open: dict[Cell, "RunAttempt"] = field(default_factory=dict)
 
@@ -207,7 +209,10 @@ class RunAttempt:
 
         Raises:
             StoreError: another writer was first; the spool is set aside for the ledger.
+            VirtscaleError: the cluster was not its run's own; nothing is stored.
         """
+        if complete and self.results.sure is not None:
+            self.results.sure()
         self.spool.end()
         # Beside the upload: the store's answer, too, makes rows safe.
         self.spool.flush_soon()

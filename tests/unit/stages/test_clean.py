@@ -43,7 +43,7 @@ def test_foreign_vms_in_our_namespace_survive(open_virtual: OpenWorld) -> None:
         await world.cluster.create(vm(f"{RUN}-b-0009", mark, labels={}))
         await world.cluster.create(vm("somebody-elses", Mark("other-run", "other", "boot")))
         start_ns = world.clock.now_ns()
-        await clean(world)
+        await clean(world, PROFILE)
         cleaned_s.append((world.clock.now_ns() - start_ns) / NS)
         return await names(world)
 
@@ -84,7 +84,7 @@ def test_what_a_killed_attempt_created_is_found_by_its_intent(open_virtual: Open
     with open_virtual() as world:
         world.run(killed(world))
         world.results.close()
-        summary = world.run(clean(world))
+        summary = world.run(clean(world, PROFILE))
         assert world.run(_absent(world, PROFILE.namespace))
         assert world.run(_absent(world, PROFILE.golden_namespace))
     assert summary["VirtualMachine"] == 1
@@ -97,7 +97,7 @@ def test_without_the_runs_secret_nothing_is_deleted_and_the_ledger_is_blamed(ope
         world.results.close()
         world.results.store.delete("_ledger/t1.json")
         with pytest.raises(StoreError, match=r"_ledger/t1\.json: the run's ledger is gone; put back a copy"):
-            world.run(clean(world))
+            world.run(clean(world, PROFILE))
         assert world.run(names(world)) == {"t1-d1-0000"}
 
 
@@ -117,7 +117,7 @@ async def _absent(world: World, name: str) -> bool:
 
 def test_clean_of_a_run_that_made_nothing_does_nothing(open_virtual: OpenWorld) -> None:
     with open_virtual() as world:
-        assert world.run(clean(world)) == {"stage": "clean"}
+        assert world.run(clean(world, PROFILE)) == {"stage": "clean"}
 
 
 def test_the_way_to_the_guests_is_forgotten_when_none_is_left(
@@ -127,7 +127,7 @@ def test_the_way_to_the_guests_is_forgotten_when_none_is_left(
 
     async def run(world: World) -> None:
         await boot_batch(world, PROFILE, 2)
-        await clean(world)
+        await clean(world, PROFILE)
 
     with open_virtual() as world:
         inside = cast(VirtualCluster, world.runtime).server.store

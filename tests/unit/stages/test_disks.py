@@ -10,5 +10,5 @@ def test_a_deleted_disk_has_never_booted(open_virtual: OpenWorld) -> None:
         world.run(boot_batch(world, profile_of(), 2))
         machines = world.runtime.plane.machines  # type: ignore[attr-defined]
         assert sorted(machines.dump().values()) == [1, 1]
-        world.run(clean(world))
+        world.run(clean(world, profile_of()))
         assert machines.dump() == {}

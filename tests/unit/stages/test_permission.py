@@ -20,7 +20,7 @@ def test_the_vms_service_account_may_clone_and_the_right_goes_with_the_run(open_
         binding = world.run(world.cluster.get(Ref(ROLE_BINDING, profile.golden_namespace, "golden-cloners")))
         account = {"kind": "ServiceAccount", "name": "default", "namespace": profile.namespace}
         assert binding["subjects"] == [account]
-        world.run(clean(world))
+        world.run(clean(world, profile))
         assert bindings(world) == []
 
 

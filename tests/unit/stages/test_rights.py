@@ -96,7 +96,7 @@ def test_lent_namespaces_are_used_and_left(open_virtual: OpenWorld) -> None:
         watched = replace(world, cluster=recorded.through(world.cluster))
         world.run(preflight(watched, profile))
         world.run(golden_image(watched, profile))
-        world.run(clean(watched))
+        world.run(clean(watched, profile))
         kept = world.run(world.cluster.list(Scope(NAMESPACE, labels=f"{LENT_LABEL}=true"))).items
         left = world.run(world.cluster.list(Scope(DATA_VOLUME, profile.golden_namespace))).items
     assert {each["metadata"]["name"] for each in kept} == {profile.namespace, profile.golden_namespace}
