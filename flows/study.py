@@ -25,7 +25,7 @@ from flows.taking import commit_of, step_here
 from infra.errors import InUse, InvalidRun, ProfileError, StageError, StateLost, StoreError, VirtscaleError
 from infra.results.commits import read_commits, run_folders
 from infra.results.lock import only_process
-from infra.results.manifest import read_manifest, write_manifest
+from infra.results.manifest import read_manifest, write_first_manifest, write_manifest
 from infra.results.open import made_spool_folder, open_store
 from infra.results.port import Cell, ObjectStore
 from infra.results.read import check_parts, last_complete
@@ -85,6 +85,7 @@ def begin(store: ObjectStore, request: RunRequest) -> Manifest:
 
     Raises:
         ProfileError: the run id belongs to another profile, cluster, seed or faults file.
+        InUse: another process has begun a run of this id meanwhile.
         StoreError: the manifest of a run that has begun is gone, or the rows of the largest batch would not
             fit on this machine.
     """
@@ -101,8 +102,10 @@ def begin(store: ObjectStore, request: RunRequest) -> Manifest:
     check_room(made_spool_folder(store, request.run_id), cells)
     with refused(), open_world(request.spec()) as world:
         manifest = new_manifest(request, world)
-    if found is not None:
-        manifest |= {key: found[key] for key in ("sessions", "objects_left")}
+    if found is None:
+        write_first_manifest(store, request.run_id, manifest)
+        return manifest
+    manifest |= {key: found[key] for key in ("sessions", "objects_left")}
     write_manifest(store, request.run_id, manifest)
     return manifest
 

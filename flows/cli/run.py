@@ -31,6 +31,7 @@ from infra.manifests import SLOTS
 from infra.prefect_server import find_server
 from infra.results.manifest import check_run_id
 from infra.results.open import open_store
+from infra.results.uploads import send_kept
 from infra.settings import prefect_api_url
 from tasks.run import RunRequest, new_run_id
 from tasks.tuning_snapshot import is_in_force, read_snapshot
@@ -77,9 +78,11 @@ def run(*, no_prefect: bool, as_json: bool, yes: bool, **options: Any) -> int:
     request = requested(options)
     check_workers(request, with_prefect=not no_prefect)
     approval.set(asked_of(asker(yes=yes), "--yes" if yes else "who sat at the terminal"))
+    store = open_store(request.store)
+    send_kept(store, request.run_id, lambda line: click.echo(line, err=True))
     before = finished_before(request)
     if before is None:
-        begin(open_store(request.store), request)
+        begin(store, request)
     click.echo(f"run {request.run_id}", err=True)
     if before is not None:
         click.echo(headline(request), err=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from infra.errors import ProfileError, StoreError
+from infra.errors import InUse, ProfileError, StoreError
 from infra.results.commits import read_commits
 from infra.results.fetch import fetch
 from infra.results.port import ObjectStore
@@ -40,8 +40,20 @@ def check_run_id(run_id: str) -> str:
 
 def write_manifest(store: ObjectStore, run_id: str, manifest: Mapping[str, Any]) -> None:
     """Store the run's manifest whole, replacing an older one; `run_id` is added to it."""
-    body = {**manifest, "run_id": check_run_id(run_id)}
-    store.put(manifest_key(run_id), orjson.dumps(body, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
+    store.put(manifest_key(run_id), _encoded(run_id, manifest))
+
+
+def write_first_manifest(store: ObjectStore, run_id: str, manifest: Mapping[str, Any]) -> None:
+    """Store the manifest of a run that has none; kept writes of a run that begin with it are a whole run.
+
+    Raises:
+        InUse: another process has begun a run of this id.
+    """
+    if not store.put_new(manifest_key(run_id), _encoded(run_id, manifest)):
+        raise InUse(
+            f"run {run_id}: another process has begun it in this store; "
+            "wait until it has ended, or choose another --run-id"
+        )
 
 
 def read_manifest(store: ObjectStore, run_id: str) -> dict[str, Any] | None:
@@ -185,6 +197,11 @@ def _nonce_key(run_id: str) -> str:
 def manifest_key(run_id: str) -> str:
     """The key of a run's manifest."""
     return f"{_FOLDER}{run_id}.json"
+
+
+def _encoded(run_id: str, manifest: Mapping[str, Any]) -> bytes:
+    body = {**manifest, "run_id": check_run_id(run_id)}
+    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
 
 def _parsed(body: bytes) -> dict[str, Any] | None:

@@ -51,7 +51,7 @@ class Write:
     @property
     def decides(self) -> bool:
         """Whether it is sent after all before it: it makes others visible, replaces, or removes."""
-        return self.kind != "put_new" or self.key.startswith(("_commits/", "_ledger/"))
+        return self.kind != "put_new" or self.key.startswith(("_commits/", "_ledger/", "_manifests/"))
 
     @property
     def commits(self) -> bool:
@@ -124,10 +124,11 @@ class Outbox:
         if write.kept:
             (self._pending / f"{write.number:08}.json").unlink(missing_ok=True)
 
-    def set_aside(self) -> None:
-        """Keep the waiting writes for a person to look at: another process has committed instead."""
+    def set_aside(self) -> Path:
+        """Keep the waiting writes for a person to look at, in the folder that is returned."""
+        aside = self.folder.with_name(f"{self.folder.name}-lost-{secrets.token_hex(4)}")
         with store_errors(self.folder, "written"):
-            self.folder.rename(self.folder.with_name(f"{self.folder.name}-lost-{secrets.token_hex(4)}"))
+            return self.folder.rename(aside)
 
     def remove(self) -> None:
         """Everything is in the store."""

@@ -58,22 +58,8 @@ class Sender:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="uploads", daemon=True)
 
-    def send_what_was_left(self) -> None:
-        """Send what an earlier process left, then start.
-
-        Raises:
-            InUse: another process has committed one of its batches; what was left is set aside.
-            StoreError: the store does not take it.
-        """
-        for write in self._outbox.waiting():
-            if not self._send(write):
-                self._outbox.set_aside()
-                raise InUse(
-                    f"store {self._remote.address(write.key)}: another process has committed it, so what "
-                    f"this machine had measured is set aside beside {self._outbox.folder}; "
-                    "start this run again"
-                )
-            self._outbox.sent(write)
+    def start(self) -> None:
+        """Send from now on; nothing of an earlier process waits any more."""
         self._outbox.start_afresh()
         self._is_started = True
         self._thread.start()
@@ -282,25 +268,12 @@ class Sender:
     def _timed(self, write: Write) -> bool:
         began_s = time.thread_time()
         try:
-            return self._send(write)
+            return send(self._remote, self._outbox, write)
         finally:
             took_s = time.thread_time() - began_s
             with self._changed:
                 self.spent.cpu_s += took_s
                 self.spent.behind_cpu_s += 0 if self._waiters else took_s
-
-    def _send(self, write: Write) -> bool:
-        """Whether the store has it now, from us or the same from another."""
-        if write.kind == "delete":
-            self._remote.delete(write.key)
-            return True
-        body = self._outbox.held(write.key)
-        if write.kind == "put":
-            self._remote.put(write.key, body)
-            return True
-        return self._remote.put_new(write.key, body, write.writer) or (
-            not write.decides and self._remote.get(write.key) == body
-        )
 
     def _check_not_lost(self) -> None:
         if self._lost:
@@ -308,3 +281,21 @@ class Sender:
                 f"store {self._remote.address(self._lost)}: another process committed this first; "
                 "wait until it has ended and start this run again, or choose another --run-id"
             )
+
+
+def send(remote: "S3Store", outbox: Outbox, write: Write) -> bool:
+    """Whether the store has a write now, from us or the same from another.
+
+    Raises:
+        StoreError: the store does not take it.
+    """
+    if write.kind == "delete":
+        remote.delete(write.key)
+        return True
+    body = outbox.held(write.key)
+    if write.kind == "put":
+        remote.put(write.key, body)
+        return True
+    return remote.put_new(write.key, body, write.writer) or (
+        not write.decides and remote.get(write.key) == body
+    )

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from infra.results.active import ACTIVE
 from infra.results.commits import attempt_of
 from infra.results.folder import FolderStore
+from infra.results.left import send_left
+from infra.results.lock import only_process
 from infra.results.open import spool_folder
 from infra.results.outbox import Kind, Outbox, Write
 from infra.results.port import ObjectStore
@@ -41,7 +43,7 @@ def uploading(
     unless the store stays away. `tell` gets one line when there is something to wait for.
 
     Raises:
-        StoreError: the store does not take what an earlier process left.
+        StoreError: the store does not take what an earlier process left, or the run was deleted from it.
         StageError: the store stayed away; everything is on this machine.
     """
     if isinstance(store, FolderStore | UploadingStore):
@@ -51,7 +53,8 @@ def uploading(
     sender = Sender(store, outbox)  # type: ignore[arg-type]
     uploads = UploadingStore(store, outbox, sender, virtual_time)  # type: ignore[arg-type]
     try:
-        sender.send_what_was_left()
+        send_left(store, outbox, run_id, tell)  # type: ignore[arg-type]
+        sender.start()
         uploads.look_around(folders)
         uploads.release_committed(run_id)
         ACTIVE[store.address("")] = uploads
@@ -65,6 +68,21 @@ def uploading(
 def waiting_writes(store: ObjectStore, run_id: str) -> int:
     """How many writes of a run are kept on this machine because the store was away."""
     return len(Outbox(spool_folder(store, run_id) / "outbox").waiting())
+
+
+def send_kept(store: ObjectStore, run_id: str, tell: Callable[[str], None]) -> None:
+    """Before a command looks at a run: send what an earlier process of this machine kept of it, if anything.
+
+    Raises:
+        InUse: another process is at work on the run, or has committed one of its batches.
+        StoreError: the store does not take it, or the run was deleted from it.
+    """
+    if isinstance(store, FolderStore | UploadingStore) or not waiting_writes(store, run_id):
+        return
+    outbox = Outbox(spool_folder(store, run_id) / "outbox")
+    with only_process(store, run_id):
+        send_left(store, outbox, run_id, tell)  # type: ignore[arg-type]
+        outbox.remove()
 
 
 def upload_cost(store: ObjectStore) -> dict[str, Any] | None:

@@ -2,14 +2,13 @@
 
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from orjson import dumps
 
 from infra import settings
 from infra.errors import InUse, StageError, StoreAway, StoreError
@@ -17,13 +16,13 @@ from infra.results import s3, sending
 from infra.results.commits import run_folders
 from infra.results.lending import LentStore, lent_address, replied
 from infra.results.lock import only_process
-from infra.results.manifest import manifest_key
+from infra.results.manifest import manifest_key, read_manifest, write_first_manifest, write_manifest
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Cell
 from infra.results.run_results import open_results
 from infra.results.s3 import S3Store
 from infra.results.s3_client import parse_address
-from infra.results.uploads import UploadingStore, upload_cost, uploading, waiting_writes
+from infra.results.uploads import UploadingStore, send_kept, upload_cost, uploading, waiting_writes
 from infra.testbed import pki
 from tasks.records import TABLES
 from tests.store.fault_proxy import HANG, LOSE, PASS, RESET, Answer, Fault, Proxy, always, first, proxy_to
@@ -257,6 +256,25 @@ def test_a_store_that_goes_away_takes_what_was_committed_when_it_is_back(
     assert cost["away_s"] > 0
 
 
+def kept_writes(
+    store: S3Store, proxy: Proxy, tmp_path: Path, fault: Answer = AWAY, says: str = "kept"
+) -> int:
+    """How many writes a run keeps that has begun and whose store then goes away, and stays away."""
+    write_first_manifest(store, "r", {"started_at": "early", "finished_at": None, "sessions": []})
+
+    def lose() -> None:
+        with uploading(store, "r", FOLDERS, print) as uploads_:
+            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
+            proxy.plan = always(fault)
+            attempt = results.begin(CELL)
+            attempt.add("vm_deploys", deploys(3))
+            attempt.commit({})
+
+    with pytest.raises(StageError, match=says):
+        lose()
+    return waiting_writes(store, "r")
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
@@ -268,18 +286,8 @@ def test_a_store_that_goes_away_takes_what_was_committed_when_it_is_back(
 def test_a_store_that_stays_away_gets_everything_from_the_next_process(
     store: S3Store, proxy: Proxy, tmp_path: Path, fault: Answer, says: str
 ) -> None:
-    def commit() -> None:
-        with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
-            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
-            proxy.plan = always(fault)
-            attempt = results.begin(CELL)
-            attempt.add("vm_deploys", deploys(3))
-            attempt.commit({})
-
     lost = "nothing is lost, go on with the same --run-id when the store answers$"
-    with pytest.raises(StageError, match=f"{says}.*{lost}"):
-        commit()
-    assert waiting_writes(store, "r") > 0
+    assert kept_writes(store, proxy, tmp_path, fault, f"{says}.*{lost}") > 0
     proxy.plan = always(PASS)
     assert read(store).is_empty()
     with uploading(store, "r", FOLDERS, lambda line: None):
@@ -311,36 +319,62 @@ def test_what_was_kept_stays_when_the_next_process_cannot_send_it_either(
         assert read(store)["attempt"].to_list() == [1] * 3
 
 
-def kept_writes(store: S3Store, proxy: Proxy, tmp_path: Path) -> int:
-    """How many writes a run keeps whose store goes away, and stays away."""
-    store.put(manifest_key("r"), dumps({"run_id": "r", "finished_at": None, "sessions": []}))
+def next_session(store: S3Store) -> None:
+    with uploading(store, "r", FOLDERS, print):
+        pass
 
+
+SENT_BY: dict[str, Callable[[S3Store], None]] = {
+    "the next session": next_session,
+    "a command": lambda store: send_kept(store, "r", print),
+}
+
+
+@pytest.mark.parametrize("sent_by", list(SENT_BY))
+def test_a_run_that_was_deleted_meanwhile_does_not_come_back_as_half_a_run(
+    store: S3Store, proxy: Proxy, tmp_path: Path, sent_by: str
+) -> None:
+    kept = kept_writes(store, proxy, tmp_path)
+    proxy.plan = always(PASS)
+    store.delete(manifest_key("r"))
+    says = rf"^run r was deleted from the store s3://\S+ while {kept} writes .*; choose another --run-id$"
+    with pytest.raises(StoreError, match=says) as refusal:
+        SENT_BY[sent_by](store)
+    assert refusal.value.exit_code == 2
+    assert store.keys("") == []
+    assert waiting_writes(store, "r") == 0
+    assert len(list(spool_folder(store, "r").glob("outbox-lost-*/pending/*.json"))) == kept
+
+
+def test_a_run_whose_first_manifest_was_kept_is_a_whole_run(store: S3Store, proxy: Proxy) -> None:
     def lose() -> None:
-        with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
-            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
+        with uploading(store, "r", FOLDERS, print) as uploads_:
             proxy.plan = always(AWAY)
-            attempt = results.begin(CELL)
-            attempt.add("vm_deploys", deploys(3))
-            attempt.commit({})
+            write_first_manifest(uploads_, "r", {"sessions": []})
+            write_manifest(uploads_, "r", {"sessions": [1]})
 
     with pytest.raises(StageError):
         lose()
-    return waiting_writes(store, "r")
+    proxy.plan = always(PASS)
+    told: list[str] = []
+    send_kept(store, "r", told.append)
+    assert told == ["upload        2 writes that were kept on this machine are in the store now"]
+    assert read_manifest(store, "r") == {"run_id": "r", "sessions": [1]}
+    assert waiting_writes(store, "r") == 0
+    send_kept(store, "r", told.append)
+    assert len(told) == 1
+
+
+def test_of_two_that_begin_a_run_the_second_is_refused(store: S3Store) -> None:
+    write_first_manifest(store, "r", {"n": 1})
+    with pytest.raises(InUse, match="run r: another process has begun it in this store; wait until"):
+        write_first_manifest(store, "r", {"n": 2})
 
 
 def test_what_another_process_committed_meanwhile_is_not_overwritten(
     store: S3Store, proxy: Proxy, tmp_path: Path
 ) -> None:
-    def lose() -> None:
-        with uploading(store, "r", FOLDERS, lambda line: None) as uploads_:
-            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
-            attempt = results.begin(CELL)
-            attempt.add("vm_deploys", deploys(3))
-            proxy.plan = always(AWAY)
-            attempt.commit({})
-
-    with pytest.raises(StageError):
-        lose()
+    kept_writes(store, proxy, tmp_path)
     proxy.plan = always(PASS)
     other = open_results(store, "r", "virtual", TABLES, tmp_path / "other").begin(CELL)
     other.add("vm_deploys", deploys(2))
