@@ -11,7 +11,7 @@ import uvicorn
 
 from flows.prefect_client import connect
 from flows.webhook.rules import FILE, load_rules
-from flows.webhook.signatures import Secrets
+from flows.webhook.signatures import Secrets, standard_key
 from infra import settings
 from infra.errors import ProfileError
 from infra.prefect_server import free_port
@@ -37,7 +37,8 @@ def serve(*, host: str, port: int, rules_file: Path, tls_cert: Path | None, tls_
 
     Secrets, one a line, in a file or in a variable: VIRTSCALE_WEBHOOK_SECRET[_FILE] signs timestamp and body,
     VIRTSCALE_WEBHOOK_GITHUB_SECRET[_FILE] is GitHub's, VIRTSCALE_WEBHOOK_TOKEN[_FILE] a bearer token.
-    For events only: VIRTSCALE_WEBHOOK_GITLAB_TOKEN[_FILE], VIRTSCALE_WEBHOOK_ALERTMANAGER_TOKEN[_FILE].
+    For events only: VIRTSCALE_WEBHOOK_GITLAB_TOKEN[_FILE], VIRTSCALE_WEBHOOK_GITLAB_SIGNING_TOKEN[_FILE],
+    VIRTSCALE_WEBHOOK_ALERTMANAGER_TOKEN[_FILE].
     """
     rules, known = load_rules(rules_file), known_secrets()
     if (tls_cert is None) != (tls_key is None):
@@ -77,10 +78,23 @@ def known_secrets() -> Secrets:
         settings.secrets("VIRTSCALE_WEBHOOK_TOKEN"),
         settings.secrets("VIRTSCALE_WEBHOOK_GITLAB_TOKEN"),
         settings.secrets("VIRTSCALE_WEBHOOK_ALERTMANAGER_TOKEN"),
+        signing_keys("VIRTSCALE_WEBHOOK_GITLAB_SIGNING_TOKEN"),
     )
     if not known:
         raise ProfileError("serve: no secret; set VIRTSCALE_WEBHOOK_SECRET_FILE (virtscale serve --help)")
     return known
+
+
+def signing_keys(name: str) -> tuple[bytes, ...]:
+    """The keys in GitLab's signing tokens.
+
+    Raises:
+        ProfileError: one is no such token.
+    """
+    try:
+        return tuple(standard_key(each) for each in settings.secrets(name))
+    except ValueError as error:
+        raise ProfileError(f"{name}: {error}") from None
 
 
 @asynccontextmanager

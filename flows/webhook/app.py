@@ -229,9 +229,11 @@ def _sender(request: Request, body: bytes, receiver: Receiver, told: Told) -> Se
 
 def _event_sender(name: SenderName, request: Request, body: bytes, receiver: Receiver, told: Told) -> Sender:
     headers = Headers(request.headers.raw)
-    sender = _proven(lambda: event_sender_of(name, headers, body, receiver.secrets), receiver, told)
+    sender = _proven(
+        lambda: event_sender_of(name, headers, body, receiver.secrets, time.time()), receiver, told
+    )
     if name == "gitlab" and not DELIVERY.fullmatch(sender.delivery):
-        raise Answer(400, "Idempotency-Key, X-Gitlab-Event-UUID: neither is there with an id")
+        raise Answer(400, "Idempotency-Key, X-Gitlab-Event-UUID, webhook-id: none is there with an id")
     return sender
 
 

@@ -1,9 +1,11 @@
-"""PURE. Who sent a request: a signature over timestamp and body, GitHub's over the body, or a token.
+"""PURE. Who sent a request: a signature over timestamp and body, GitHub's or GitLab's, or a token.
 
 Every comparison takes the same time whatever is wrong. A request has to use exactly one of the forms; an
 event has to use that of its sender.
 """
 
+import base64
+import binascii
 import hashlib
 import hmac
 import re
@@ -25,7 +27,11 @@ DELIVERY_HEADER = "x-virtscale-delivery"
 GITHUB_SIGNATURE, GITHUB_DELIVERY, GITHUB_EVENT = "x-hub-signature-256", "x-github-delivery", "x-github-event"
 GITLAB_TOKEN, GITLAB_KEY, GITLAB_EVENT = "x-gitlab-token", "idempotency-key", "x-gitlab-event-uuid"
 BEARER = "authorization"
-_PROOF_OF = {"github": GITHUB_SIGNATURE, "gitlab": GITLAB_TOKEN, "alertmanager": BEARER}
+ID, STAMP, STANDARD = "webhook-id", "webhook-timestamp", "webhook-signature"
+"""The form of standardwebhooks.com, in which GitLab signs."""
+LEAST_KEY = 24
+"""Bytes of a key, by that form."""
+_PROOFS_OF = {"github": (GITHUB_SIGNATURE,), "gitlab": (GITLAB_TOKEN, STANDARD), "alertmanager": (BEARER,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +43,11 @@ class Secrets:
     tokens: tuple[str, ...] = field(default=(), repr=False)
     gitlab: tuple[str, ...] = field(default=(), repr=False)
     alertmanager: tuple[str, ...] = field(default=(), repr=False)
+    gitlab_keys: tuple[bytes, ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
         """Whether anybody could send anything."""
-        return bool(self.signing or self.github or self.tokens or self.gitlab or self.alertmanager)
+        return any((self.signing, self.github, self.tokens, self.gitlab, self.alertmanager, self.gitlab_keys))
 
 
 class Sender(NamedTuple):
@@ -89,19 +96,23 @@ def sender_of(headers: Headers, body: bytes, secrets: Secrets, now_s: float) -> 
     return _github(headers, body, secrets) if forms[0] == GITHUB_SIGNATURE else _bearer(headers, secrets)
 
 
-def event_sender_of(name: SenderName, headers: Headers, body: bytes, secrets: Secrets) -> Sender:
+def event_sender_of(
+    name: SenderName, headers: Headers, body: bytes, secrets: Secrets, now_s: float
+) -> Sender:
     """Who sent an event, with the id that the sender gives its delivery; Alertmanager gives none.
 
     Raises:
-        Refused: it is not that sender, or proves more than one thing.
+        Refused: it is not that sender, or not now, or proves what another sender would.
     """
-    given = [each for each in (SIGNATURE_HEADER, *_PROOF_OF.values()) if each in headers]
-    if given != [_PROOF_OF[name]]:
-        raise Refused(f"{_PROOF_OF[name]}: must be there, and no other form of signature")
+    own, known = _PROOFS_OF[name], (each for proofs in _PROOFS_OF.values() for each in proofs)
+    given = [each for each in (SIGNATURE_HEADER, *known) if each in headers]
+    if not given or not set(given) <= set(own):
+        raise Refused(f"{' or '.join(own)}: must be there, and no other form of signature")
     if name == "github":
         return _github(headers, body, secrets)
     if name == "gitlab":
-        return _gitlab(headers, body, secrets)
+        signed = STANDARD in headers
+        return _standard(headers, body, secrets, now_s) if signed else _gitlab(headers, body, secrets)
     _bearer_of(headers, secrets.alertmanager)
     return Sender("alertmanager", "")
 
@@ -112,9 +123,27 @@ def _signed(headers: Headers, body: bytes, secrets: Secrets, now_s: float) -> Se
         raise Refused("no timestamp")
     if not _matches(given, secrets.signing, stamp.encode() + b"." + body):
         raise Refused("wrong signature")
+    _is_now(stamp, now_s)
+    return Sender("signed", headers.one(DELIVERY_HEADER), proof=given)
+
+
+def _standard(headers: Headers, body: bytes, secrets: Secrets, now_s: float) -> Sender:
+    """GitLab's signature is over id, time and body; a token that is sent beside it proves nothing more."""
+    key, stamp, given = headers.one(ID), headers.one(STAMP), headers.one(STANDARD)
+    if not _TIMESTAMP.fullmatch(stamp):
+        raise Refused("no timestamp")
+    content = f"{key}.{stamp}.".encode() + body
+    right = [f"v1,{standard_signature(secret, content)}".encode() for secret in secrets.gitlab_keys]
+    equal = [hmac.compare_digest(each, one.encode()) for each in right for one in given.split(" ")]
+    if not any(equal):
+        raise Refused("wrong signature")
+    _is_now(stamp, now_s)
+    return Sender("gitlab", key)
+
+
+def _is_now(stamp: str, now_s: float) -> None:
     if abs(now_s - int(stamp)) > WINDOW_S:
         raise Refused("timestamp outside of the window")
-    return Sender("signed", headers.one(DELIVERY_HEADER), proof=given)
 
 
 def _github(headers: Headers, body: bytes, secrets: Secrets) -> Sender:
@@ -160,3 +189,26 @@ def _matches(given: str, secrets: Sequence[str], content: bytes) -> bool:
 def sign(secret: str, content: bytes) -> str:
     """HMAC-SHA256 in hexadecimal, as senders compute it."""
     return hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()
+
+
+def standard_signature(key: bytes, content: bytes) -> str:
+    """HMAC-SHA256 in base64, as GitLab computes it."""
+    return base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode()
+
+
+def standard_key(text: str) -> bytes:
+    """The key in a signing token, `whsec_` and base64 of 24 bytes or more.
+
+    Raises:
+        ValueError: it is no such token.
+    """
+    prefix, _, encoded = text.partition("_")
+    try:
+        key = base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        key = b""
+    if prefix != "whsec" or len(key) < LEAST_KEY:
+        raise ValueError(
+            f"a signing token is whsec_ and base64 of {LEAST_KEY} bytes or more, as GitLab makes it"
+        )
+    return key

@@ -2,9 +2,11 @@
 
 import json
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
+from flows.webhook.signatures import standard_signature
 from tests.integration.hostile import GITHUB, SECRET, TOKEN, Hostile, github_signature, request
 from tests.webhook_events import (
     alerts,
@@ -17,6 +19,7 @@ from tests.webhook_events import (
 )
 
 GITLAB_TOKEN, ALERTMANAGER_TOKEN = "gitlab-token-of-a-test", "alertmanager-token-of-a-test"
+SIGNING_KEY = b"gitlab-signing-key-of-a-test----"
 HEARD = frozenset({200})
 REFUSED = frozenset({401})
 FOREIGN = frozenset({400})
@@ -41,6 +44,14 @@ def firing(**changed: Any) -> dict[str, Any]:
 def gitlab(content: Any, key: str, token: str = GITLAB_TOKEN) -> bytes:
     """A delivery of GitLab."""
     headers = [f"X-Gitlab-Token: {token}", f"Idempotency-Key: {key}", "X-Gitlab-Event: Any Hook"]
+    return request(json.dumps(content).encode(), headers, "/events/gitlab")
+
+
+def gitlab_signed(content: Any, signed: Any, key: str, off_s: int = 0, secret: bytes = SIGNING_KEY) -> bytes:
+    """A delivery of GitLab, signed for `signed`."""
+    stamp = int(time.time()) + off_s
+    signature = standard_signature(secret, f"{key}.{stamp}.{json.dumps(signed)}".encode())
+    headers = [f"webhook-id: {key}", f"webhook-timestamp: {stamp}", f"webhook-signature: v1,{signature}"]
     return request(json.dumps(content).encode(), headers, "/events/gitlab")
 
 
@@ -71,6 +82,7 @@ def replayed(draw: random.Random) -> Hostile:
         (
             *ORIGINALS,
             gitlab(pipeline(id=draw.randrange(10**6)), "original"),
+            gitlab_signed(pipeline(), pipeline(), "original"),
             alertmanager(firing(externalURL=f"http://{draw.random()}", truncatedAlerts=1)),
             alertmanager(firing(alerts=[*firing()["alerts"], later(draw)])),
         )
@@ -101,6 +113,22 @@ def with_another_s_token(draw: random.Random) -> Hostile:
     }
     right = draw.choice([each for each in sent if each != wrong])
     return Hostile("event with a wrong token", sent[right], REFUSED)
+
+
+def wrongly_signed(draw: random.Random) -> Hostile:
+    """As GitLab signs, but old, with another key, or for another body."""
+    key = str(draw.random())
+    off_s = draw.choice((-1, 1)) * draw.randrange(310, 10**8)
+    content = draw.choice(
+        (
+            gitlab_signed(pipeline(), pipeline(), key, off_s),
+            gitlab_signed(pipeline(), pipeline(), key, secret=draw.choice((b"", GITLAB_TOKEN.encode()))),
+            gitlab_signed(pipeline(), pipeline(status="failed"), key),
+            gitlab_signed(pipeline(), pipeline(), key).replace(key.encode(), key.encode() + b"1"),
+            gitlab_signed(pipeline(), pipeline(), key).replace(b"v1,", draw.choice((b"v1", b"v2,", b"v1,,"))),
+        )
+    )
+    return Hostile("event wrongly signed", content, REFUSED)
 
 
 def with_two_proofs(draw: random.Random) -> Hostile:
@@ -194,6 +222,7 @@ EVENTS: tuple[Callable[[random.Random], Hostile], ...] = (
     replayed,
     without_token,
     with_another_s_token,
+    wrongly_signed,
     with_two_proofs,
     foreign,
     relabelled,

@@ -1,5 +1,6 @@
 """The webhook receiver as a process, before a real Prefect server: what starts, and what must not."""
 
+import base64
 import json
 import os
 import re
@@ -31,7 +32,14 @@ from tests.integration.hostile import (
     send,
     signed,
 )
-from tests.integration.hostile_events import ALERTMANAGER_TOKEN, EVENTS, GITLAB_TOKEN, KNOWN, ORIGINALS
+from tests.integration.hostile_events import (
+    ALERTMANAGER_TOKEN,
+    EVENTS,
+    GITLAB_TOKEN,
+    KNOWN,
+    ORIGINALS,
+    SIGNING_KEY,
+)
 
 pytestmark = [
     pytest.mark.prefect,
@@ -64,6 +72,7 @@ SECRETS = {
     "VIRTSCALE_WEBHOOK_GITHUB_SECRET": GITHUB,
     "VIRTSCALE_WEBHOOK_TOKEN": TOKEN,
     "VIRTSCALE_WEBHOOK_GITLAB_TOKEN": GITLAB_TOKEN,
+    "VIRTSCALE_WEBHOOK_GITLAB_SIGNING_TOKEN": f"whsec_{base64.b64encode(SIGNING_KEY).decode()}",
     "VIRTSCALE_WEBHOOK_ALERTMANAGER_TOKEN": ALERTMANAGER_TOKEN,
 }
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "webhooks.md"
@@ -274,10 +283,10 @@ def test_a_token_starts_a_run(receiver: Receiver) -> None:
     assert answer["url"].endswith(answer["run_id"])
 
 
-@pytest.mark.parametrize("section", ["curl", "GitHub", "GitLab", "Alertmanager"])
+@pytest.mark.parametrize("section", ["curl", "GitHub", "GitLab", "GitLab, signed", "Alertmanager"])
 def test_the_commands_of_the_guide_start_one_run(receiver: Receiver, tmp_path: Path, section: str) -> None:
     before = count_of_runs(receiver.server)
-    told = {"WEBHOOK": f"http://127.0.0.1:{receiver.port}", "DELIVERY": f"guide-{section}"}
+    told = {"WEBHOOK": f"http://127.0.0.1:{receiver.port}", "DELIVERY": f"guide-{section.replace(', ', '-')}"}
     for name, secret in SECRETS.items():
         (tmp_path / name).write_text(secret + "\n")
         told[name.removeprefix("VIRTSCALE_WEBHOOK_") + "_FILE"] = str(tmp_path / name)
