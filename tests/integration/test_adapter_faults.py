@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -303,6 +304,25 @@ def test_a_section_that_is_no_list_of_names_is_said_in_one_line(tmp_path: Path, 
     file.write_text(json.dumps({**whole, section: [{"user": {}}]}))
     with pytest.raises(Unreachable, match=f"not every one of its {section} has a name"):
         asyncio.run(connect("c", str(file)))
+
+
+@pytest.mark.parametrize("place", ["kubeconfig", "environment", "environment, without http://"])
+def test_a_proxy_that_does_not_answer_is_named_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        proxy = f"127.0.0.1:{unused.getsockname()[1]}"
+        url, server = f"http://who:SECRET@{proxy}", "http://192.0.2.1:6443"
+        if place != "kubeconfig":
+            monkeypatch.setenv("http_proxy", url if place == "environment" else proxy)
+        asked = {"server": server, **({"proxy-url": url} if place == "kubeconfig" else {})}
+        file = tmp_path / "kubeconfig"
+        whole = {"clusters": [{"name": "c", "cluster": asked}], "contexts": [NAMED], "current-context": "c"}
+        file.write_text(json.dumps({**whole, "users": [{"name": "ghost", "user": {}}]}))
+        with pytest.raises(Unreachable, match=f"{server}, through the proxy http://{proxy} ") as refused:
+            asyncio.run(connect("c", str(file)))
+    assert "SECRET" not in str(refused.value)
 
 
 def login_plugin(tmp_path: Path, script: str) -> str:

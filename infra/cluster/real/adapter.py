@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+from yarl import URL
 
 from infra import settings
 from infra.cluster.port import Object, ObjectList, Ref, Scope, WatchBatch, WatchEvent
@@ -46,7 +47,8 @@ async def connect(context: str, kubeconfig: str = "") -> "KubernetesCluster":
         raise Unreachable(_not_accepted(session.login, error)) from error
     except ClusterError as error:
         await session.close()
-        raise Unreachable(f"context {context}: {session.login.server} cannot be used: {error}") from error
+        where = f"{session.login.server}{_through(session.login.proxy)}"
+        raise Unreachable(f"context {context}: {where} cannot be used: {error}") from error
     return KubernetesCluster(session, version)
 
 
@@ -74,6 +76,13 @@ async def _accept(session: Session) -> None:
 def _not_accepted(login: Login, error: Expired) -> str:
     hint = "log in again, or correct it in the kubeconfig"
     return f"context {login.context}: {login.server} does not accept {login.proof}: {hint} ({error})"
+
+
+def _through(proxy: str | None) -> str:
+    """Which proxy is used, without its user and password."""
+    if not proxy:
+        return ""
+    return f", through the proxy {URL(proxy).origin()} (proxy-url, HTTPS_PROXY or HTTP_PROXY),"
 
 
 def _supported(version: str) -> str:

@@ -45,7 +45,7 @@ async def log_in(context: str, kubeconfig: str) -> Login:
             server=configuration.host.rstrip("/"),
             tls=_tls(configuration),
             server_name=configuration.tls_server_name,
-            proxy=configuration.proxy or _proxy_of_environment(configuration.host),
+            proxy=_proxy(configuration),
             authorization=configuration.api_key.get("BearerToken", ""),
             proof=_proof(name, user),
         )
@@ -163,6 +163,12 @@ def _tls(configuration: Configuration) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _proxy(configuration: Configuration) -> str | None:
+    """The address of the proxy; without a scheme it is http, as curl and kubectl read it."""
+    found = configuration.proxy or _proxy_of_environment(configuration.host)
+    return f"http://{found}" if found and "://" not in found else found
 
 
 def _proxy_of_environment(server: str) -> str | None:
