@@ -83,7 +83,7 @@ def description_of(cluster: str) -> Description | None:
     """What a virtual cluster is; None for every other.
 
     Raises:
-        ClusterError: no such preset or file, or it is wrong.
+        ProfileError: no such preset or file, or it is wrong.
     """
     kind, _, name = cluster.partition(":")
     return load_description(name or "study") if kind == "virtual" else None

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import secrets
 import ssl
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ def new_access() -> Access:
 
 
 def write_kubeconfig(file: Path, access: Access, server: str) -> None:
-    """Write the administrator's kubeconfig, readable by the owner only.
+    """Write the administrator's kubeconfig, readable by the owner only; a symlink is followed.
 
     Raises:
         ProfileError: there is a file that is not a kubeconfig of a served cluster, or it cannot be written.
@@ -59,11 +60,12 @@ def write_kubeconfig(file: Path, access: Access, server: str) -> None:
         "current-context": CONTEXT,
     }
     refuse_foreign(file)
+    target = Path(os.path.realpath(file))
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(json.dumps(document, indent=1) + "\n")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        target.touch(mode=0o600)
+        target.write_text(json.dumps(document, indent=1) + "\n")
     except OSError as error:
         raise ProfileError(f"kubeconfig {file} cannot be written: {error.strerror}; name another") from error
 

@@ -18,7 +18,7 @@ from infra.cluster.kinds import VM
 from infra.cluster.port import Object, Scope
 from infra.cluster.real import KubernetesCluster
 from infra.errors import Expired
-from infra.served.access import CONTEXT
+from infra.served.access import CONTEXT, new_access, write_kubeconfig
 from tests.real.controlling import unhurried
 from tests.served.conftest import Server
 
@@ -153,8 +153,20 @@ def test_wrong_options_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     wrong = {
         ("--nodes", "0"): "0 is not in the range",
         ("--faults", str(tmp_path / "none.toml")): "cannot be read",
+        ("--preset", "nope"): "no such preset or file; presets are",
+        ("--preset", str(theirs)): "ends with .toml; rename it",
         ("--kubeconfig", str(theirs)): "is left alone; name another file",
     }
     for options, said in wrong.items():
         assert exit_code_of(("cluster", "serve", *options)) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_kubeconfig_that_is_a_symlink_is_written_through(state: Path, tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    link.symlink_to(target)
+    for _ in range(2):
+        write_kubeconfig(link, new_access(), "https://127.0.0.1:1")
+        assert link.is_symlink()
+        assert json.loads(target.read_text())["current-context"] == CONTEXT
+        assert target.stat().st_mode & 0o077 == 0

@@ -19,7 +19,7 @@ from infra.cluster.virtual.part import Part
 from infra.cluster.virtual.part import Rate as Rate
 from infra.cluster.virtual.realtime import Latency
 from infra.cluster.virtual.storage import Ceph
-from infra.errors import ClusterError
+from infra.errors import ProfileError
 from infra.explain import syntax, what_is_wrong
 
 PRESETS = Path(__file__).resolve().parents[3] / "deployments" / "clusters"
@@ -315,29 +315,33 @@ def load_description(name: str) -> Description:
     """Read a preset by name or a cluster description by path (`.toml`).
 
     Raises:
-        ClusterError: no such preset or file, TOML syntax, an unknown key or a wrong value.
+        ProfileError: no such preset or file, TOML syntax, an unknown key or a wrong value.
     """
     path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
     where = f"cluster virtual:{name}"
     if not path.is_file():
+        if Path(name).is_file():
+            raise ProfileError(
+                f"{where}: the name of a file that describes a cluster ends with .toml; rename it"
+            )
         presets = ", ".join(sorted(p.stem for p in PRESETS.glob("*.toml")))
-        raise ClusterError(f"{where}: no such preset or file; presets are {presets}")
+        raise ProfileError(f"{where}: no such preset or file; presets are {presets}")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ClusterError(f"{where}: cannot be read: {error.strerror}") from error
+        raise ProfileError(f"{where}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ClusterError(f"{where}: is not text in UTF-8 (byte {error.start})") from error
+        raise ProfileError(f"{where}: is not text in UTF-8 (byte {error.start})") from error
     try:
         return described(tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
-        raise ClusterError(f"{where}: {syntax(str(error), text)}") from error
+        raise ProfileError(f"{where}: {syntax(str(error), text)}") from error
 
 
 def described(values: dict[str, Any], where: str) -> Description:
-    """Check a description's values; ClusterError names the first key that is wrong."""
+    """Check a description's values; ProfileError names the first key that is wrong."""
     try:
         file = _File.model_validate_json(json.dumps(values, default=str), strict=True)
         return Description.model_validate(spread_out(file.cluster, values, where, Description))
     except ValidationError as error:
-        raise ClusterError(f"{where}: {what_is_wrong(error, _File)}") from error
+        raise ProfileError(f"{where}: {what_is_wrong(error, _File)}") from error

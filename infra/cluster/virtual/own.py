@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from infra.cluster.virtual.constants import constants
 from infra.cluster.virtual.part import Part, Rate
-from infra.errors import ClusterError
+from infra.errors import ProfileError
 
 GIB_PER_GBIT = 1e9 / 8 / 2**30
 OSD_GIB_PER_S = 0.25
@@ -89,12 +89,12 @@ def spread_out(own: OwnCluster, values: dict[str, Any], where: str, model: type[
     """A file's values with table `[cluster]` as the constants of `model` that it stands for.
 
     Raises:
-        ClusterError: a constant is given twice, or an assumption is named that is none.
+        ProfileError: a constant is given twice, or an assumption is named that is none.
     """
     spread = deepcopy({key: value for key, value in values.items() if key != "cluster"})
     for key, path, value in _constants_of(own, spread.get("nodes", {})):
         if not _put(spread, path, value):
-            raise ClusterError(f"{where}: cluster.{key} and {path} say the same; leave one of them out")
+            raise ProfileError(f"{where}: cluster.{key} and {path} say the same; leave one of them out")
     named = [path for each in values.get("assumptions", ()) for path in _named(each, where, model)]
     return {**spread, "assumptions": sorted({*named, *_guessed(own)})}
 
@@ -117,7 +117,7 @@ def _named(name: str, where: str, model: type[BaseModel]) -> tuple[str, ...]:
     try:
         return constants_named(name, model)
     except KeyError as error:
-        raise ClusterError(f"{where}: assumptions: {error.args[0]}") from None
+        raise ProfileError(f"{where}: assumptions: {error.args[0]}") from None
 
 
 def _constants_of(own: OwnCluster, nodes: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 
 from infra.cluster.virtual.constants import constants
 from infra.cluster.virtual.description import PRESETS, Description, Rate, described, load_description
-from infra.errors import ClusterError
+from infra.errors import ProfileError
 
 PAGE = Path(__file__).parents[3] / "docs" / "concepts" / "virtual-cluster.md"
 SOURCES = (
@@ -104,18 +104,18 @@ def test_every_preset_loads_and_says_where_it_is_from(preset: str) -> None:
     ],
 )
 def test_a_wrong_description_is_one_line_that_names_the_key(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ClusterError) as refused:
+    with pytest.raises(ProfileError) as refused:
         described(values, "cluster virtual:x.toml")
     assert str(refused.value).startswith(f"cluster virtual:x.toml: {said}")
     assert "\n" not in str(refused.value)
 
 
 def test_an_unknown_preset_names_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="presets are csi-lab, fast, launch-lab, study, untuned"):
+    with pytest.raises(ProfileError, match="presets are csi-lab, fast, launch-lab, study, untuned"):
         load_description("nothing")
     broken = tmp_path / "broken.toml"
     broken.write_text("[nodes\n")
-    with pytest.raises(ClusterError, match="line 1"):
+    with pytest.raises(ProfileError, match="line 1"):
         load_description(str(broken))
 
 
