@@ -10,8 +10,9 @@ from flows.one_run import one_run
 from flows.study import CLEAN, run_step
 from infra.errors import ProfileError, StoreError
 from infra.results.lock import only_process
-from infra.results.manifest import read_manifest, write_manifest
+from infra.results.manifest import check_run_id, read_manifest, write_manifest
 from infra.results.open import open_store
+from infra.results.uploads import send_kept
 from tasks.run import RunRequest
 
 
@@ -22,7 +23,9 @@ from tasks.run import RunRequest
 @json_option
 def clean(*, run_id: str, store: str, yes: bool, as_json: bool) -> None:
     """Delete what RUN created, from any state; its results stay."""
-    manifest = read_manifest(open_store(store, writable=False), run_id)
+    looked_at = open_store(store, writable=False)
+    send_kept(looked_at, check_run_id(run_id), lambda line: click.echo(line, err=True))
+    manifest = read_manifest(looked_at, run_id)
     if manifest is None:
         raise StoreError(f"run {run_id}: store {store} has no such run (virtscale runs --store {store})")
     request = request_of(manifest, store)

@@ -2,7 +2,7 @@
 
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
@@ -11,52 +11,26 @@ from pathlib import Path
 import pytest
 
 from infra import settings
-from infra.errors import InUse, StageError, StoreAway, StoreError
-from infra.results import s3, sending
+from infra.errors import InUse, StoreAway, StoreError
+from infra.results import s3
 from infra.results.commits import run_folders
 from infra.results.lending import LentStore, lent_address, replied
 from infra.results.lock import only_process
-from infra.results.manifest import manifest_key, read_manifest, write_first_manifest, write_manifest
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Cell
 from infra.results.run_results import open_results
 from infra.results.s3 import S3Store
 from infra.results.s3_client import parse_address
-from infra.results.uploads import UploadingStore, send_kept, upload_cost, uploading, waiting_writes
+from infra.results.uploads import UploadingStore, upload_cost, uploading, waiting_writes
 from infra.testbed import pki
 from tasks.records import TABLES
-from tests.store.fault_proxy import HANG, LOSE, PASS, RESET, Answer, Fault, Proxy, always, first, proxy_to
+from tests.store.fault_proxy import HANG, LOSE, PASS, RESET, Answer, Fault, Proxy, always, first
 from tests.unit.results.rows import CELL, deploys, read
 
 AWAY = Answer(503, "SlowDown")
+
+
 FOLDERS = run_folders("r", TABLES)
-
-
-@pytest.fixture(scope="module")
-def broken_way(moto_server: str) -> Iterator[Proxy]:
-    """One for all tests: each new address would cost a client."""
-    with proxy_to(moto_server) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(broken_way: Proxy, moto_bucket: str, monkeypatch: pytest.MonkeyPatch) -> Proxy:
-    """Everything goes through it, unbroken at first."""
-    broken_way.plan = always(PASS)
-    broken_way.drop.clear()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", broken_way.address)
-    monkeypatch.setenv("VIRTSCALE_S3_TIMEOUT_S", "2")
-    monkeypatch.setenv("VIRTSCALE_S3_AWAY_S", "2")
-    monkeypatch.setattr(s3, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(sending, "FIRST_PAUSE_S", 0.05)
-    return broken_way
-
-
-@pytest.fixture
-def store(proxy: Proxy, moto_bucket: str) -> S3Store:
-    opened = open_store(f"s3://{moto_bucket}/p")
-    assert isinstance(opened, S3Store)
-    return opened
 
 
 @pytest.mark.parametrize(
@@ -256,45 +230,6 @@ def test_a_store_that_goes_away_takes_what_was_committed_when_it_is_back(
     assert cost["away_s"] > 0
 
 
-def kept_writes(
-    store: S3Store, proxy: Proxy, tmp_path: Path, fault: Answer = AWAY, says: str = "kept"
-) -> int:
-    """How many writes a run keeps that has begun and whose store then goes away, and stays away."""
-    write_first_manifest(store, "r", {"started_at": "early", "finished_at": None, "sessions": []})
-
-    def lose() -> None:
-        with uploading(store, "r", FOLDERS, print) as uploads_:
-            results = open_results(uploads_, "r", "virtual", TABLES, tmp_path / "spool")
-            proxy.plan = always(fault)
-            attempt = results.begin(CELL)
-            attempt.add("vm_deploys", deploys(3))
-            attempt.commit({})
-
-    with pytest.raises(StageError, match=says):
-        lose()
-    return waiting_writes(store, "r")
-
-
-@pytest.mark.parametrize(
-    ("fault", "says"),
-    [
-        (AWAY, "answers 503 SlowDown"),
-        (Answer(400, "ExpiredToken"), "these credentials have expired; get new ones"),
-    ],
-    ids=["away", "expired"],
-)
-def test_a_store_that_stays_away_gets_everything_from_the_next_process(
-    store: S3Store, proxy: Proxy, tmp_path: Path, fault: Answer, says: str
-) -> None:
-    lost = "nothing is lost, go on with the same --run-id when the store answers$"
-    assert kept_writes(store, proxy, tmp_path, fault, f"{says}.*{lost}") > 0
-    proxy.plan = always(PASS)
-    assert read(store).is_empty()
-    with uploading(store, "r", FOLDERS, lambda line: None):
-        assert read(store)["attempt"].to_list() == [1] * 3
-    assert not list(spool_folder(store, "r").glob("outbox*"))
-
-
 def test_an_interrupt_before_the_first_write_leaves_no_thread_behind(
     store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,90 +240,6 @@ def test_an_interrupt_before_the_first_write_leaves_no_thread_behind(
     with pytest.raises(KeyboardInterrupt), uploading(store, "r", FOLDERS, print):
         pass
     assert not [each.name for each in threading.enumerate() if each.name.startswith("upload")]
-
-
-def test_what_was_kept_stays_when_the_next_process_cannot_send_it_either(
-    store: S3Store, proxy: Proxy, tmp_path: Path
-) -> None:
-    kept = kept_writes(store, proxy, tmp_path)
-    with pytest.raises(StoreAway), uploading(store, "r", FOLDERS, print):
-        pass
-    assert waiting_writes(store, "r") == kept > 0
-    proxy.plan = always(PASS)
-    with uploading(store, "r", FOLDERS, print):
-        assert read(store)["attempt"].to_list() == [1] * 3
-
-
-def next_session(store: S3Store) -> None:
-    with uploading(store, "r", FOLDERS, print):
-        pass
-
-
-SENT_BY: dict[str, Callable[[S3Store], None]] = {
-    "the next session": next_session,
-    "a command": lambda store: send_kept(store, "r", print),
-}
-
-
-@pytest.mark.parametrize("sent_by", list(SENT_BY))
-def test_a_run_that_was_deleted_meanwhile_does_not_come_back_as_half_a_run(
-    store: S3Store, proxy: Proxy, tmp_path: Path, sent_by: str
-) -> None:
-    kept = kept_writes(store, proxy, tmp_path)
-    proxy.plan = always(PASS)
-    store.delete(manifest_key("r"))
-    says = rf"^run r was deleted from the store s3://\S+ while {kept} writes .*; choose another --run-id$"
-    with pytest.raises(StoreError, match=says) as refusal:
-        SENT_BY[sent_by](store)
-    assert refusal.value.exit_code == 2
-    assert store.keys("") == []
-    assert waiting_writes(store, "r") == 0
-    assert len(list(spool_folder(store, "r").glob("outbox-lost-*/pending/*.json"))) == kept
-
-
-def test_a_run_whose_first_manifest_was_kept_is_a_whole_run(store: S3Store, proxy: Proxy) -> None:
-    def lose() -> None:
-        with uploading(store, "r", FOLDERS, print) as uploads_:
-            proxy.plan = always(AWAY)
-            write_first_manifest(uploads_, "r", {"sessions": []})
-            write_manifest(uploads_, "r", {"sessions": [1]})
-
-    with pytest.raises(StageError):
-        lose()
-    proxy.plan = always(PASS)
-    told: list[str] = []
-    send_kept(store, "r", told.append)
-    assert told == ["upload        2 writes that were kept on this machine are in the store now"]
-    assert read_manifest(store, "r") == {"run_id": "r", "sessions": [1]}
-    assert waiting_writes(store, "r") == 0
-    send_kept(store, "r", told.append)
-    assert len(told) == 1
-
-
-def test_of_two_that_begin_a_run_the_second_is_refused(store: S3Store) -> None:
-    write_first_manifest(store, "r", {"n": 1})
-    with pytest.raises(InUse, match="run r: another process has begun it in this store; wait until"):
-        write_first_manifest(store, "r", {"n": 2})
-
-
-def test_what_another_process_committed_meanwhile_is_not_overwritten(
-    store: S3Store, proxy: Proxy, tmp_path: Path
-) -> None:
-    kept_writes(store, proxy, tmp_path)
-    proxy.plan = always(PASS)
-    other = open_results(store, "r", "virtual", TABLES, tmp_path / "other").begin(CELL)
-    other.add("vm_deploys", deploys(2))
-    other.commit({})
-    with (
-        pytest.raises(
-            InUse, match=r"another process has committed it, .* is set aside .*; start this run again$"
-        ),
-        uploading(store, "r", FOLDERS, lambda line: None),
-    ):
-        pass
-    assert len(read(store)) == 2
-    with uploading(store, "r", FOLDERS, lambda line: None):
-        pass
 
 
 def test_a_lent_store_is_the_one_of_who_uploads(store: S3Store) -> None:
