@@ -22,20 +22,24 @@ def scan_lazy(
     Raises:
         StoreError: a commit is damaged, or the store is away.
     """
-    keys = [key for run_id in run_ids for key in _parts(store, run_id, table, which)]
     empty = pl.DataFrame(schema.empty_table())
-    if not keys:
+    runs = {run_id: _parts(store, run_id, table, which) for run_id in run_ids}
+    # Not from the folders' names: a folder above the store may be called `stage=boot`.
+    frames = [
+        pl.scan_parquet(
+            [store.address(key) for key in keys],
+            hive_partitioning=False,
+            schema=empty.schema,
+            missing_columns="insert",
+            extra_columns="ignore",
+            storage_options=store.scan_options() or None,
+        ).select(pl.lit(run_id, pl.String).alias("run_id"), *schema.names)
+        for run_id, keys in runs.items()
+        if keys
+    ]
+    if not frames:
         return empty.lazy().select(pl.lit("", pl.String).alias("run_id"), *schema.names)
-    found = pl.scan_parquet(
-        [store.address(key) for key in keys],
-        hive_partitioning=True,
-        hive_schema={"run_id": pl.String},
-        schema=empty.schema,
-        missing_columns="insert",
-        extra_columns="ignore",
-        storage_options=store.scan_options() or None,
-    )
-    return found.select("run_id", *schema.names)
+    return pl.concat(frames)
 
 
 def _parts(store: ObjectStore, run_id: str, table: str, which: Which) -> list[str]:
