@@ -5,6 +5,7 @@ the environment, and nothing happens at import.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from infra.errors import ProfileError
 DEFAULT_API_CONNECTIONS = 64
 DEFAULT_SPOOL_MIB = 4096
 SHORTEST_SECRET = 16
+_WHOLE_NUMBER = re.compile("[0-9]{1,9}")
 
 
 def cache_dir() -> Path:
@@ -140,6 +142,6 @@ def spool_mib() -> int:
 
 def _whole_number(name: str, default: int) -> int:
     value = os.environ.get(name, str(default))
-    if not value.isdigit() or int(value) < 1:
-        raise ProfileError(f"{name}={value!r}: give a whole number of 1 or more")
+    if not _WHOLE_NUMBER.fullmatch(value) or int(value) < 1:
+        raise ProfileError(f"{name}={value!r}: give a whole number, 1 to 999999999")
     return int(value)

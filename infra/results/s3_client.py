@@ -17,6 +17,10 @@ from infra.results.s3_refusals import FAILURES, Place, refusal
 from infra.settings import S3Settings
 
 CONNECTIONS = 8
+KEY_BYTES = 1024
+"""S3's own limit on the UTF-8 of a key, prefix included."""
+LONGEST_PREFIX_BYTES = KEY_BYTES - 256
+"""What a run appends, run id and slash included, is shorter than the rest."""
 _BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9.-]{1,61}[a-z0-9])")
 _DEFAULT_REGION = "us-east-1"
 
@@ -56,6 +60,11 @@ def parse_address(text: str) -> Address:
         raise StoreError(f"{where}: a prefix has no empty part, no . and no ..; write s3://{bucket}/a/b")
     if any(not part.isprintable() or set(part) & set("?#*[]{}\\") for part in parts):
         raise StoreError(f"{where}: a prefix is made of plain characters, without ? # * [ ] {{ }} and \\")
+    if (length := len(prefix.strip("/").encode())) > LONGEST_PREFIX_BYTES:
+        raise StoreError(
+            f"store s3://{bucket}: the prefix has {length} bytes, so that keys would be longer than S3 "
+            f"allows; give one of {LONGEST_PREFIX_BYTES} at most"
+        )
     return Address(bucket, "".join(f"{part}/" for part in parts))
 
 
@@ -66,6 +75,7 @@ def connect(settings: S3Settings) -> Any:
     Raises:
         StoreError: the configuration of boto3, or the endpoint, cannot be used.
     """
+    _check_no_secret(settings.endpoint, "VIRTSCALE_S3_ENDPOINT")
     place = Place("s3://", "", settings.endpoint or "the configured endpoint")
     if settings.ca_bundle and not Path(settings.ca_bundle).is_file():
         raise StoreError(f"VIRTSCALE_S3_CA_BUNDLE={settings.ca_bundle}: there is no such file; correct it")
@@ -78,14 +88,24 @@ def connect(settings: S3Settings) -> Any:
             verify=settings.ca_bundle or None,
             config=_config(settings),
         )
+        _check_no_secret(client.meta.endpoint_url, "AWS_ENDPOINT_URL")
         client.meta.events.register("before-call.s3", _stay_in_region)
         return client
     except FAILURES as error:
         raise refusal(error, place) from error
     except ValueError as error:
+        _check_no_secret(str(error), "AWS_ENDPOINT_URL")
         raise StoreError(
             f"{error}; write http://HOST:PORT or https://HOST in VIRTSCALE_S3_ENDPOINT"
         ) from error
+
+
+def _check_no_secret(endpoint: str, name: str) -> None:
+    if "@" in endpoint:
+        raise StoreError(
+            f"{name}: credentials are no part of an endpoint; "
+            "write http://HOST:PORT or https://HOST, and set AWS_ACCESS_KEY_ID and the like"
+        ) from None
 
 
 def _stay_in_region(context: dict[str, Any], **_: Any) -> None:

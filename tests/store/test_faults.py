@@ -11,18 +11,20 @@ from pathlib import Path
 import pytest
 
 from infra import settings
-from infra.errors import InUse, StoreAway, StoreError
+from infra.errors import InUse, ProfileError, StoreAway, StoreError
 from infra.results import s3
-from infra.results.commits import run_folders
+from infra.results.commits import attempt_name, commit_key, part_prefix, run_folders, state_key
 from infra.results.lending import LentStore, lent_address, replied
 from infra.results.lock import only_process
+from infra.results.manifest import manifest_key
 from infra.results.open import open_store, spool_folder
 from infra.results.port import Cell
 from infra.results.run_results import open_results
 from infra.results.s3 import S3Store
-from infra.results.s3_client import parse_address
+from infra.results.s3_client import KEY_BYTES, LONGEST_PREFIX_BYTES, parse_address
 from infra.results.uploads import UploadingStore, upload_cost, uploading, waiting_writes
 from infra.testbed import pki
+from tasks.profile import STAGES
 from tasks.records import TABLES
 from tests.store.fault_proxy import HANG, LOSE, PASS, RESET, Answer, Fault, Proxy, always, first
 from tests.unit.results.rows import CELL, deploys, read
@@ -142,6 +144,44 @@ def test_an_address_that_is_none_is_refused_in_one_line(address: str, says: str)
     with pytest.raises(StoreError) as refusal:
         open_store(address)
     assert str(refusal.value) == says
+
+
+def test_with_the_longest_prefix_all_keys_fit_and_a_longer_one_is_refused() -> None:
+    longest = "\N{LATIN SMALL LETTER U WITH DIAERESIS}" * (LONGEST_PREFIX_BYTES // 2)
+    prefix, run_id = parse_address(f"s3://lab/{longest}").prefix, "r" * 40
+    most = 10**9
+    cell = Cell(max(STAGES, key=len), "c" * 60, most)
+    table = max(TABLES, key=len)
+    part = part_prefix(table, run_id, f"{attempt_name(cell, most)}-{most}.parquet")
+    for key in (part, commit_key(run_id, cell, most), state_key(run_id, cell, most), manifest_key(run_id)):
+        assert len((prefix + key).encode()) <= KEY_BYTES
+    says = f"^store s3://lab: the prefix has {LONGEST_PREFIX_BYTES + 1} bytes, .*; give one of 768 at most$"
+    with pytest.raises(StoreError, match=says):
+        open_store(f"s3://lab/{longest}u")
+
+
+@pytest.mark.parametrize("name", ["VIRTSCALE_S3_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+@pytest.mark.parametrize("endpoint", ["http://user:sekret@127.0.0.1:9", "user:se kret@localhost"])
+def test_an_endpoint_with_a_password_is_refused_without_it(
+    moto_bucket: str, monkeypatch: pytest.MonkeyPatch, name: str, endpoint: str
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.setenv(name, endpoint)
+    with pytest.raises(StoreError) as refusal:
+        open_store(f"s3://{moto_bucket}/x")
+    assert str(refusal.value) == (
+        f"{name.removesuffix('_S3') if 'AWS' in name else name}: credentials are no part of an endpoint; "
+        "write http://HOST:PORT or https://HOST, and set AWS_ACCESS_KEY_ID and the like"
+    )
+
+
+@pytest.mark.parametrize(
+    "value", ["\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT TWO}", "0", "-1", "9" * 5000, "2s"]
+)
+def test_a_time_that_is_no_whole_number_is_one_line(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("VIRTSCALE_S3_TIMEOUT_S", value)
+    with pytest.raises(ProfileError, match=r"^VIRTSCALE_S3_TIMEOUT_S='.+': give a whole number, 1 to 9+$"):
+        open_store("s3://lab/x")
 
 
 def test_missing_credentials_are_one_line(moto_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
