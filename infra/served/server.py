@@ -1,7 +1,8 @@
 """The HTTP server: TLS, the token, discovery, and each call to whom it concerns."""
 
+import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,9 +59,8 @@ async def serving(wanted: Serving) -> AsyncIterator[Served]:
     access = admission.new_access()
     async with cluster(wanted.description, wanted.faults, wanted.seed) as inside:
         front = Front(inside, access, wanted.limits)
-        runner = web.ServerRunner(
-            web.Server(front.handle, handler_cancellation=True, access_log=None), shutdown_timeout=SHUTDOWN_S
-        )
+        server = web.Server(front.handle, handler_cancellation=True, access_log=None)
+        runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_S)
         await runner.setup()
         try:
             port = await _listen(runner, access, wanted.port)
@@ -69,7 +69,17 @@ async def serving(wanted: Serving) -> AsyncIterator[Served]:
             yield Served(inside, address)
         finally:
             front.watches.end_all()
+            transports = [each.transport for each in server.connections]
             await runner.cleanup()
+            await _abort(transports)
+
+
+async def _abort(transports: Iterable[asyncio.BaseTransport | None]) -> None:
+    """End connections whose clients do not answer TLS's goodbye: their sockets would outlive the loop."""
+    for transport in transports:
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+    await asyncio.sleep(0)
 
 
 async def _listen(runner: web.ServerRunner, access: Access, port: int) -> int:
