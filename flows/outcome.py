@@ -65,6 +65,8 @@ class Session:
     began_s: float = field(default_factory=time.monotonic)
     began_cpu_s: float = field(default_factory=cpu_s)
     steps: int = 0
+    at: Step | None = None
+    """The step that is being taken, or was last."""
     objects_left: bool | None = None
     was_displaced: bool = False
     peak_together_mib: float = 0.0

@@ -5,7 +5,7 @@ happens, write down how it ended. A step opens a world of its own, so it can be 
 or in another process; what is committed already is not done again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
@@ -65,7 +65,11 @@ def conduct(request: RunRequest, run: StepRunner = run_step) -> Outcome:
         with one_run(request, store) as still_alone, recorded(store, newest(store, manifest)) as session:
             session.still_alone = still_alone
             legs = legs_of(steps_to_take(request))
-            with side_by_side(processes_beside(request, legs), step_here, store) as beside:
+            # Around all steps: an interrupt may come between two of them.
+            with (
+                side_by_side(processes_beside(request, legs), step_here, store) as beside,
+                cleaned_up(request, session),
+            ):
                 for leg in legs:
                     walk(request, session, leg, Way(run, beside))
         if "tuning" in request.profile.stages:
@@ -165,19 +169,19 @@ def walk(request: RunRequest, session: Session, leg: Leg, way: Way) -> None:
     run, beside = way
     if beside is None or len(leg) == 1:
         for step in (step for lane in leg for step in lane):
-            with cleaned_up(request, session, lambda: step):  # noqa: B023
-                take(request, session, step, run)
+            session.at = step
+            take(request, session, step, run)
         return
 
     def take_there(step: Step, where: StepRunner) -> None:
         _where.set(where)
         take(request, session, step, run)
 
-    with cleaned_up(request, session, lambda: beside.at or leg[-1][0]):
-        try:
-            beside.walk(leg, take_there)
-        finally:
-            session.held_mib(peak_rss_mib() + beside.peak_rss_mib)
+    try:
+        beside.walk(leg, take_there)
+    finally:
+        session.at = beside.at or leg[-1][0]
+        session.held_mib(peak_rss_mib() + beside.peak_rss_mib)
 
 
 def take(request: RunRequest, session: Session, step: Step, run: StepRunner) -> None:
@@ -195,8 +199,8 @@ def take(request: RunRequest, session: Session, step: Step, run: StepRunner) -> 
 
 
 @contextmanager
-def cleaned_up(request: RunRequest, session: Session, at: Callable[[], Step]) -> Iterator[None]:
-    """Whatever ends a step early, the run's objects leave the cluster, unless they are to be kept.
+def cleaned_up(request: RunRequest, session: Session) -> Iterator[None]:
+    """Whatever ends the steps early, the run's objects leave the cluster, unless they are to be kept.
 
     They stay, too, when another process is at work on the run: it measures with them.
     """
@@ -206,7 +210,9 @@ def cleaned_up(request: RunRequest, session: Session, at: Callable[[], Step]) ->
         except (InvalidRun, ProfileError, StateLost):
             raise
         except (KeyboardInterrupt, VirtscaleError) as error:
-            step = at()
+            step = session.at
+            if step is None:
+                raise
             session.was_displaced = isinstance(error, InUse)
             if not (isinstance(error, InUse) or request.keep or step.stage == "clean" or count() > 1):
                 clean_after(request, session, step, error)

@@ -19,7 +19,9 @@ def test_what_the_server_is_made_of_is_not_looked_through_for_garbage_again(tmp_
 def test_another_program_with_the_number_of_a_server_is_not_taken_for_it() -> None:
     assert not prefect_server._is_ours(os.getpid())
     for app in prefect_server._APPS:
-        command = [sys.executable, "-c", "input()", app]
-        with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
+        command = [sys.executable, "-c", "print(flush=True); input()", app]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+            assert program.stdout is not None
+            program.stdout.readline()
             assert prefect_server._is_ours(program.pid)
             program.communicate(b"\n")
