@@ -45,6 +45,7 @@ def test_profile_smoke_runs_and_its_tables_say_served(
     assert boots["ssh_ready_s"].null_count() == boots.height
 
 
+@pytest.mark.api
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("before", ["signal.default_int_handler", "signal.SIG_IGN"])
 def test_a_run_that_is_told_to_end_cleans_up_says_how_to_go_on_and_exits_143(

@@ -34,6 +34,7 @@ def vm(name: str, profile: Profile, nonce: str, run_id: str = RUN) -> Object:
     )
 
 
+@pytest.mark.api
 @pytest.mark.timeout(300)
 def test_what_only_another_machine_knows_is_counted_left_alone_and_not_called_gone(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -84,6 +85,7 @@ def test_what_only_another_machine_knows_is_counted_left_alone_and_not_called_go
     assert f"run {RUN}: nothing of it is left" in capsys.readouterr().out
 
 
+@pytest.mark.api
 @pytest.mark.timeout(300)
 def test_a_run_that_was_taken_over_stores_nothing_more_and_deletes_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
