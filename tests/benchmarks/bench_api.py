@@ -46,7 +46,7 @@ class Load(NamedTuple):
 @click.option("--kubeconfig", type=click.Path(path_type=Path, exists=True), help="Of a testbed that runs.")
 @click.option("--vms", default=2000, show_default=True, help="VirtualMachines of one turn.")
 @click.option("--parallel", default=50, show_default=True, help="Creates at a time.")
-@click.option("--rounds", default=4, show_default=True, help="Turns of each contender.")
+@click.option("--rounds", default=6, show_default=True, help="Turns of each contender.")
 def main(kubeconfig: Path | None, vms: int, parallel: int, rounds: int) -> None:
     """Measure the adapter on a testbed: its own, unless --kubeconfig names one."""
     try:

@@ -40,7 +40,7 @@ CELLS = [
     for size in SIZES
 ]
 RECORDS = sum(size for _, _, size in CELLS)
-ROUNDS = 9
+ROUNDS = 25
 
 Figures = dict[str, Any]
 
