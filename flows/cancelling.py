@@ -23,7 +23,7 @@ from prefect.runtime import flow_run as this_run
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled
 
-from flows.clean import clean_run
+from flows.cleaning import clean_run
 from infra.errors import VirtscaleError
 from infra.results.manifest import read_manifest
 from infra.results.open import open_store

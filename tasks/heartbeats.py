@@ -100,6 +100,7 @@ async def _made(world: World, observers: Observers, stage: str) -> list[tuple[St
             pass
         except ClusterError:
             continue
+        stream.is_beaten = True
         made.append((stream, ref))
     return made
 

@@ -48,12 +48,14 @@ class Stream:
     heartbeat that was sent since then has come, or after `REPLAY_S`. That takes a lag that is
     `steady`, as a model's is. A server's is not: there only what was so before a heartbeat was sent,
     at `sure_ns`, is known to have been told before it. `bracket_ns` is the longest time from one
-    heartbeat's sending to the next one's coming: no event in between was later than that.
+    heartbeat's sending to the next one's coming: no event in between was later than that. `is_beaten`: there
+    is a heartbeat to be told of, whether or not it has come.
     """
 
     view: View
     reflector: Reflector
     steady: bool = True
+    is_beaten: bool = False
     heard_ns: int = 0
     sure_ns: int = 0
     bracket_ns: int = 0
@@ -70,12 +72,16 @@ class Stream:
     @property
     def told_until_ns(self) -> int:
         """Up to here everything was told, but for the lag that `late_ns` gives."""
-        return self.heard_ns if self.steady or self.lag_ns is None else self.sure_ns
+        return self.sure_ns if self._rests_on_beats else self.heard_ns
 
     @property
     def late_ns(self) -> int | None:
-        """How late what was told until then may have been; None: no heartbeat came."""
-        return self.lag_ns if self.steady or self.lag_ns is None else 0
+        """How late what was told until then may have been; None: not known."""
+        return 0 if self._rests_on_beats else self.lag_ns
+
+    @property
+    def _rests_on_beats(self) -> bool:
+        return self.is_beaten and not self.steady
 
     def resumed(self, ns: int) -> None:
         """A notice: when the watch ended since the last one, it is replaying now."""

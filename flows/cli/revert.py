@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from flows.cleaning import request_of
 from flows.cli.asking import asker
-from flows.cli.clean import request_of
 from flows.cli.options import json_option, store_option, yes_option
 from flows.one_run import one_run
 from infra.errors import StoreError

@@ -5,7 +5,6 @@ row is there: a proof that was stopped goes on with the rows that are missing (o
 docs/api-proof.md and exits with 1 when a row does not hold.
 """
 
-import hashlib
 import json
 import shutil
 import sys
@@ -20,6 +19,7 @@ from infra.errors import VirtscaleError
 from infra.testbed import servers
 from tests.benchmarks.api_rows import ROWS, Plan, Row
 from tests.benchmarks.bench_figures import machine
+from tests.benchmarks.kept import same_code
 from tests.real.lab import Lab, lab
 from tests.real.storm import Spec
 from tests.real.strangers import settle_strangers
@@ -34,6 +34,8 @@ ROOM = {
     "[csi]": "[csi]\nrestore_lock = false",
 }
 """What preset `fast` needs to have room for 2,000 VMs, and to clone them in minutes."""
+PARTS = ("infra", "tasks", "tests/real")
+"""Rows of other code prove nothing about this one."""
 RUN_ID = "proof"
 MEMORY_REPEAT = 1000
 WHOLE = Plan(vms=500, storms=20, large=2000)
@@ -83,7 +85,7 @@ def main(vms: int, storms: int, large: int, work: Path | None, only: str, fresh:
 
 
 def _rows(folder: Path, plan: Plan, names: list[str]) -> list[Row]:
-    kept = folder / "rows" / f"{_code()}-{plan.vms}-{plan.storms}-{plan.large}"
+    kept = folder / "rows" / f"{same_code(*PARTS)}-{plan.vms}-{plan.storms}-{plan.large}"
     kept.mkdir(parents=True, exist_ok=True)
     there = {file.stem: Row(*json.loads(file.read_text())) for file in kept.glob("*.json")}
     missing = [name for name in names if name not in there or there[name].wrong]
@@ -118,12 +120,6 @@ def _at_work(folder: Path) -> Iterator[Lab]:
             yield here
     finally:
         servers.down(folder / "testbed")
-
-
-def _code() -> str:
-    """Rows of other code prove nothing about this one."""
-    files = sorted(path for part in ("infra", "tasks", "tests/real") for path in (ROOT / part).rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
 def _forget(folder: Path) -> None:

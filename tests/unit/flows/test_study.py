@@ -1,9 +1,11 @@
 """What happens to a run's objects when a step ends early."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flows import study
 from infra.errors import StoreError
 from infra.results.commits import read_commits
 from infra.results.folder import FolderStore, open_folder
@@ -63,3 +65,19 @@ def test_a_run_whose_state_is_lost_is_told_one_thing_only(virtscale: Call, tmp_p
     assert answer.err.splitlines()[-1].endswith("begin again with another --run-id")
     assert "--run-id r" not in answer.err
     assert "virtscale clean" not in answer.err
+
+
+def test_an_interrupt_between_two_steps_cleans_up_as_one_within_a_step(
+    virtscale: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk = study.walk
+
+    def walked(*leg: Any) -> None:
+        walk(*leg)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(study, "walk", walked)
+    answer = virtscale(*RUN, "--store", str(tmp_path / "store"))
+    assert answer.code == 130
+    assert "may be left" not in answer.err
+    assert stages(tmp_path / "store")[-1] == "clean"

@@ -51,7 +51,9 @@ def test_a_late_beat_says_by_how_much(
 
 def test_on_a_server_only_what_a_beat_proves_counts_as_told() -> None:
     stream, told = stream_with_a_beat(10, 11), WatchEvent("MODIFIED", {"metadata": {"name": "vm-1"}})
-    stream.steady = False
+    stream.steady, stream.is_beaten = False, True
+    stream.told(WatchBatch(11 * S, [told]), Journal())
+    assert (stream.told_until_ns, stream.late_ns) == (0, 0), "before its first beat nothing is proven"
     stream.told(beat_at(12), Journal())
     stream.told(WatchBatch(15 * S, [told]), Journal())
     assert (stream.told_until_ns, stream.late_ns) == (10 * S, 0)
